@@ -1,0 +1,1 @@
+"""What happens around iterations: budget, evaluation, record, samples, progress, signals, checkpoints."""

@@ -1,0 +1,46 @@
+"""What makes a tiny model: its shape and its two stages of supervised learning. Values only, so that it loads at once."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Steps of supervised learning on one mixture of demonstrations."""
+
+    name: str
+    steps: int
+    lr: float  # the highest one, for Muon and AdamW alike: a linear warm-up, then a cosine to 0
+    copies: float  # share of demonstrations that copy the last operand
+    short: float = 0.0  # share of the steps, the first ones, that see 2–4 terms only instead of 2–8
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a tiny model's weights, its seed apart. A change of the code that trains it is a new version."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    stages: tuple[Stage, ...]
+    tokens_per_step: int = 1400  # padding included
+    version: int = 1
+
+
+_WORK = Stage("learn to work out", steps=600, lr=1e-2, copies=0.0, short=0.3)
+_COPY = Stage("learn to copy", steps=100, lr=2e-3, copies=0.65)
+
+NAMES = {"tiny-base": (_WORK, _COPY), "tiny-aligned": (_WORK, replace(_COPY, copies=0.35))}
+SIZES = {
+    "xs": (64, 2, 4, 128),
+    "small": (96, 2, 4, 192),
+    "large": (192, 2, 4, 384),
+}  # the first four fields of a recipe
+
+
+def recipe_for(name: str, size: str) -> Recipe:
+    """The recipe of a named model; ValueError that lists the choices where there is none."""
+    for what, value, choices in (("name", name, NAMES), ("size", size, SIZES)):
+        if value not in choices:
+            raise ValueError(f"tiny model: no {what} {value!r}; choose from {', '.join(choices)}")
+    return Recipe(*SIZES[size], stages=NAMES[name])
