@@ -166,6 +166,7 @@ def _quiet() -> None:
         ".*smaller than the logging interval.*",
         ".*in eval mode at the start.*",
         ".*treespec, LeafSpec.*",
+        ".*Total length of `list` across ranks is zero.*",
     ):
         warnings.filterwarnings("ignore", message)
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.fabric"):

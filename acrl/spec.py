@@ -323,7 +323,7 @@ class Evaluation:
     """
 
     every_completions: int | None = None
-    prompts: int = 384
+    prompts: int = 256
     temperature: float | None = None
     greedy_every: int = 4
     micro_batch_size: int = 512

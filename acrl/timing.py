@@ -47,12 +47,15 @@ class Clock:
         """Take seconds that belong to no lap out of the current one's total."""
         self._start += seconds
 
+    def restart(self) -> None:
+        """Start the current lap anew; what came before belongs to none."""
+        self._phases.clear()
+        self._start = perf_counter()
+
     def lap(self) -> dict[str, float]:
         """Return `time/<phase>` and `time/total` in seconds, and start a new lap."""
-        now = perf_counter()
         self._spent = self.spent
         times = {f"time/{name}": seconds for name, seconds in self._phases.items()}
-        times["time/total"] = now - self._start
-        self._phases.clear()
-        self._start = now
+        times["time/total"] = self.elapsed
+        self.restart()
         return times

@@ -157,6 +157,8 @@ class RLModule(pl.LightningModule, ABC):
         """
         if self.trainer.current_epoch < self.counters.iterations:
             return [None]
+        if self.collected is None:
+            self.clock.restart()
         self.collected = self.collector.collect(self.counters.iterations, self.counters.prompts)
         self.counters.generated(self.collected, self.plan.group_size)
         batch = self.collected.batch

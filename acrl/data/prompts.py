@@ -7,6 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -134,7 +135,7 @@ class PromptData(pl.LightningDataModule):
 
     def val_dataloader(self) -> Any:
         """Return the held-out prompts for `acrl validate`; in `fit` evaluation follows completions, not epochs."""
-        if self.trainer is not None and self.trainer.training:
+        if self.trainer is not None and self.trainer.state.fn == TrainerFn.FITTING:
             return []
         return self._eval_dataloader("val")
 
