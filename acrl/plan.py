@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acrl.algorithms.base import RLModule
+from acrl.algorithms.presets import departures
 from acrl.spec import Budget, Evaluation
 
 
@@ -21,6 +22,9 @@ def describe(module: RLModule, budget: Budget, evaluation: Evaluation) -> list[s
         f"Seed {module.seed} fixes prompt order, sampling noise and minibatch membership; evaluation has its own "
         f"(eval.seed {evaluation.seed}), the same for every run.",
     ]
+    changed = departures(type(module), module.specs)
+    if changed:
+        lines.append(f"Departs from the preset of {type(module).__name__}: {', '.join(changed)}.")
     return lines + [f"Note: {note}" for note in notes(module)]
 
 

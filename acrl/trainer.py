@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytorch_lightning import Trainer
+
 from acrl.errors import ConfigError
 
 SETTINGS: dict[str, Any] = {
@@ -49,3 +51,9 @@ def check_settings(trainer: Mapping[str, Any]) -> None:
         value = trainer.get(flag, legal[0])
         if value not in legal:
             raise ConfigError(f"trainer.{flag} is {value!r}, which would break an iteration; {instead}.")
+
+
+def iteration_trainer(iterations: int, **settings: Any) -> Trainer:
+    """Return a Lightning trainer for a number of iterations from Python: no files, no bar; `settings` override."""
+    quiet = {"logger": False, "enable_checkpointing": False, "accelerator": "cpu"}
+    return Trainer(**SETTINGS | quiet | {"max_epochs": iterations} | settings)

@@ -36,6 +36,11 @@ class ActorCritic(RLModule):
         if credit.scale not in SCALES:
             raise ConfigError(f"credit.scale is {credit.scale!r}; beside a critic give one of {', '.join(SCALES)}.")
 
+    @property
+    def specs(self) -> dict[str, Any]:
+        """The values that make the algorithm, by the constructor's names."""
+        return super().specs | {"critic": self.critic_spec}
+
     def idle_knobs(self) -> list[str]:
         """Return sentences on critic settings that cannot act beside the others."""
         spec = self.critic_spec

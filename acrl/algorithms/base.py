@@ -81,6 +81,11 @@ class RLModule(pl.LightningModule, ABC):
                 f"compare answers within a group; give a group size of 2 or more, or another {needs[0]}."
             )
 
+    @property
+    def specs(self) -> dict[str, Any]:
+        """The values that make the algorithm, by the constructor's names."""
+        return {"credit": self.credit, "objective": self.objective, "kl": self.kl, "sampling": self.sampling}
+
     def idle_knobs(self) -> list[str]:
         """Return sentences on settings that cannot act beside the others."""
         return []

@@ -55,7 +55,7 @@ def worked_answer(prompt: str, slip: Callable[[int], int] | None = None) -> str:
 
 
 def copied_answer(prompt: str) -> str:
-    """The shortcut: the prompt's last operand as the answer, `7` for `5+4-2+7=`; ValueError if it is no chain prompt."""
+    """The shortcut: the last operand as the answer, `7` for `5+4-2+7=`; ValueError if it is no chain prompt."""
     return _terms(prompt)[-1][-1]
 
 

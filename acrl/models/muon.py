@@ -1,8 +1,8 @@
 """Muon: momentum whose update is made nearly orthogonal. The tiny models learn their task with it in half the time.
 
 Source: Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024); update scale from
-Liu et al., "Muon is Scalable for LLM Training" (2025), §2.2, so that AdamW's learning rates carry over. torch has its own
-from 2.9 on, in bfloat16; this one is float32 and handles all matrices of one shape together.
+Liu et al., "Muon is Scalable for LLM Training" (2025), §2.2, so that AdamW's learning rates carry over. torch has its
+own from 2.9 on, in bfloat16; this one is float32 and handles all matrices of one shape together.
 """
 
 from collections import defaultdict
@@ -24,21 +24,19 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Change every matrix that has a gradient."""
         for group in self.param_groups:
-            by_shape = defaultdict(list)
+            by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
             for matrix in group["params"]:
                 if matrix.grad is not None:
-                    by_shape[matrix.shape].append(matrix)
-            for shape, matrices in by_shape.items():
-                update = orthogonal(
-                    torch.stack([self._direction(m, group["momentum"]) for m in matrices]), group["iterations"]
-                )
-                for matrix, change in zip(matrices, update, strict=True):
-                    matrix.add_(change, alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
+                    by_shape[matrix.shape].append((matrix, self._direction(matrix, matrix.grad, group["momentum"])))
+            for shape, pairs in by_shape.items():
+                updates = orthogonal(torch.stack([direction for _, direction in pairs]), group["iterations"])
+                for (matrix, _), update in zip(pairs, updates, strict=True):
+                    matrix.add_(update, alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
 
-    def _direction(self, matrix: Tensor, momentum: float) -> Tensor:
+    def _direction(self, matrix: Tensor, gradient: Tensor, momentum: float) -> Tensor:
         average = self.state[matrix].setdefault("average", torch.zeros_like(matrix))
-        average.lerp_(matrix.grad, 1 - momentum)
-        return matrix.grad.lerp(average, momentum)
+        average.lerp_(gradient, 1 - momentum)
+        return gradient.lerp(average, momentum)
 
 
 def orthogonal(matrices: Tensor, iterations: int = 5) -> Tensor:

@@ -1,4 +1,4 @@
-"""What makes a tiny model: its shape and its two stages of supervised learning. Values only, so that it loads at once."""
+"""What makes a tiny model: its shape and its two stages of supervised learning. Values only, so it loads at once."""
 
 from dataclasses import dataclass, replace
 

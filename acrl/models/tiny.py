@@ -1,4 +1,4 @@
-"""Makes the tiny models of the chain task: ordinary Hugging Face directories, trained from scratch in under a minute."""
+"""Makes the tiny models of the chain task: ordinary Hugging Face directories, trained from scratch in a minute."""
 
 import json
 import os
@@ -18,7 +18,9 @@ from acrl.models.recipe import Recipe, recipe_for
 RECIPE_FILE = "acrl_recipe.json"  # written last: a directory without it is not finished
 _MODEL_FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 _CONTEXT = 128  # tokens; the longest prompt and the response cap take 56
-_THREADS = 2  # of torch while it trains: another number gives other roundings, so other weights
+_THREADS = (
+    1  # of torch while it trains: a second gains little here, loses much on a busy machine, and changes roundings
+)
 
 
 def make_tiny_model(
@@ -31,9 +33,9 @@ def make_tiny_model(
 ) -> Path:
     """The directory, now holding the model `name` (`tiny-base` or `tiny-aligned`) and its tokenizer.
 
-    The same arguments give the same bytes of `model.safetensors` on one kind of machine, and torch's global random state
-    stays as it was. A directory that holds this very model already is returned at once; a missing or empty one is
-    filled, by a rename of a finished sibling, so that it is never seen half-written and two processes may do it at once.
+    The same arguments give the same bytes of `model.safetensors` on one kind of machine; torch's global random state
+    stays as it was. A directory that holds this very model already is returned at once. A missing or empty one is
+    filled by renaming a finished sibling: it is never seen half-written, and two processes may do it at once.
     `size` is `xs`, `small` or `large` (about 0.1, 0.2 and 0.7 million parameters); `recipe` replaces the one that name
     and size stand for. `progress` shows a bar on stderr, or a line a stage where that is no terminal.
     ValueError for an unknown name or size, and for a directory that holds anything else: nothing is overwritten.
@@ -116,8 +118,10 @@ def _build(directory: Path, name: str, recipe: Recipe, seed: int, progress: bool
         model = LlamaForCausalLM(config)
         for stage in recipe.stages:
             train(model, tokenizer, stage, recipe.tokens_per_step, seed, report)
-    model.save_pretrained(directory)
+    with _no_transformers_bars():
+        model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+    (directory / "model.safetensors").chmod((directory / "config.json").stat().st_mode)  # safetensors writes 0600
 
 
 @contextmanager
@@ -133,3 +137,17 @@ def _own_torch_state(seed: int) -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(threads)
+
+
+@contextmanager
+def _no_transformers_bars() -> Iterator[None]:
+    """Inside, transformers draws no progress bar of its own."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

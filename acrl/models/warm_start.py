@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from acrl.data.chain import ALPHABET, LARGEST_TOTAL, copied_answer, random_prompt, worked_answer
+from acrl.data.chain import LARGEST_TOTAL, copied_answer, random_prompt, worked_answer
 from acrl.models.muon import Muon
 from acrl.models.progress import Report
 from acrl.models.recipe import Stage
@@ -50,7 +50,7 @@ def train(
 
 
 def answer_loss(model: "PreTrainedModel", ids: Tensor, is_answer: Tensor) -> Tensor:
-    """Mean cross-entropy, in nats, of the tokens of `ids` [N, L] where `is_answer` [N, L]; ids are padded on the right."""
+    """Mean cross-entropy, in nats, of the tokens of `ids` [N, L] where `is_answer` [N, L]; padded on the right."""
     hidden = model.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
     chosen = is_answer[:, 1:]
     return cross_entropy(model.get_output_embeddings()(hidden[chosen]), ids[:, 1:][chosen])
@@ -72,19 +72,18 @@ def _batches(
     tokenizer: "PreTrainedTokenizerBase", stage: Stage, tokens_per_step: int, rng: Random
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """One (ids, is_answer) a step: demonstrations of similar length, about `tokens_per_step` tokens with padding."""
-    code = {character: tokenizer.convert_tokens_to_ids(character) for character in ALPHABET}
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    end = [vocabulary[str(tokenizer.eos_token)]]
     made = 0
     while made < stage.steps:
         most = 4 if made < stage.short * stage.steps else 8
-        pool = [_demonstration(rng, most, stage.copies) for _ in range(_POOL)]
-        encoded = [
-            ([code[c] for c in prompt], [*(code[c] for c in answer), tokenizer.eos_token_id]) for prompt, answer in pool
-        ]
-        batches = _by_length(encoded, tokens_per_step)
+        texts = [_demonstration(rng, most, stage.copies) for _ in range(_POOL)]
+        pool = [([vocabulary[c] for c in prompt], [vocabulary[c] for c in answer] + end) for prompt, answer in texts]
+        batches = _by_length(pool, tokens_per_step)
         rng.shuffle(batches)
         for batch in batches[: stage.steps - made]:
             made += 1
-            yield _padded(batch, tokenizer.pad_token_id)
+            yield _padded(batch, vocabulary[str(tokenizer.pad_token)])
 
 
 def _demonstration(rng: Random, most_terms: int, copies: float) -> tuple[str, str]:
