@@ -78,7 +78,7 @@ class AcrlCLI(LightningCLI):
             BoundaryCheckpoint(self.run_dir),
         ]
         own = self._get(self.config_init, "trainer")
-        logger = TensorBoardLogger(self.run_dir, name="", version="", default_hp_metric=False)
+        logger = TensorBoardLogger(self.run_dir, name="", version="", default_hp_metric=False, max_queue=1000)
         return super().instantiate_trainer(
             default_root_dir=self.run_dir,
             callbacks=[*_listed(own.get("callbacks")), *callbacks],

@@ -60,5 +60,5 @@ def _evaluation(evaluation: Evaluation) -> str:
     when = "at every 32nd of the budget" if every is None else f"every {every} completions"
     return (
         f"{evaluation.prompts} held-out prompts {when}, greedy answers beside the sampled ones every "
-        f"{evaluation.greedy_every}th time; 4 times the prompts, where there are, at the start and the end"
+        f"{evaluation.greedy_every}th time; 4 times the prompts, where there are, at the start"
     )

@@ -315,7 +315,7 @@ class Evaluation:
     Attributes:
         every_completions: an evaluation is due when generated completions cross a multiple of this; none is whenever
             another 32nd of the budget is used.
-        prompts: held-out prompts per evaluation (the first and the last use 4 times as many, where there are).
+        prompts: held-out prompts per evaluation (the first uses 4 times as many, where there are).
         temperature: of the sampled answers; none is the training temperature, 0 is greedy.
         greedy_every: greedy answers beside the sampled ones at every such evaluation, the first and the last.
         micro_batch_size: answers generated at once; memory only.

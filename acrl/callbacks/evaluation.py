@@ -10,7 +10,7 @@ from acrl.algorithms.base import RLModule
 from acrl.spec import Evaluation
 
 POINTS = 32
-WIDE = 4  # the first and the last evaluation use this many times the prompts
+WIDE = 4  # the first evaluation uses this many times the prompts: every gain is measured from it
 
 
 class EvaluateAlong(Callback):
@@ -35,7 +35,7 @@ class EvaluateAlong(Callback):
         if module.evaluated:
             greedy = last or crossed // self.plan.greedy_every > self.points // self.plan.greedy_every
             with module.clock.phase("eval"):
-                module.row |= self._evaluate(trainer, module, wide=last, greedy=greedy)
+                module.row |= self._evaluate(trainer, module, wide=False, greedy=greedy)
         self.points = crossed
 
     def _crossed(self, module: RLModule) -> int:

@@ -30,8 +30,8 @@ def make_chain(directory: str | Path, seed: int = 0, train: int = 8192, val: int
     A row is `{"prompt": "5+4-2+7=", "answer": "14", "difficulty": "medium"}`. Rows go easy, medium, hard in turn, so
     any prefix is balanced. The same arguments give the same bytes. No prompt is in two splits, and none is twice in
     val or test. Only 2,676 easy prompts exist: two fifths of them may be in val, two fifths in test, one fifth in
-    train. So train uses every easy prompt once, then all of them again, and so on; val and test raise ValueError above
-    about 3,000 rows. Three-term prompts are easy as well as medium, in a split one or the other; easy takes its first.
+    train. So above about 1,300 rows train uses easy prompts again, once new ones have become hard to find; val and test
+    raise ValueError there, above about 3,000 rows.
     """
     directory = Path(directory)
     for split, rows in zip(SPLITS, (train, val, test), strict=True):
