@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in ("-h", "--help"):
         print(HELP, end="")
-        return 0 if argv else USAGE
+        return 0
     if argv[0] == "--version":
         print(f"acrl {__version__}")
         return 0

@@ -231,6 +231,21 @@ class BatchPlan:
         return self.minibatches * self.epochs
 
 
+def check_group_size(algorithm: str, credit: Credit, sampling: Sampling, batch: BatchPlan) -> None:
+    """Raise a ConfigError where something compares answers within a group and a group has one."""
+    choices = (
+        ("credit.baseline", credit.baseline, GROUP_BASELINES),
+        ("credit.scale", credit.scale, ("group_std",)),
+        ("sampling.groups", sampling.groups, ("mixed",)),
+    )
+    needs = [f"{key} {value}" for key, value, grouped in choices if value in grouped]
+    if needs and batch.group_size < 2:
+        raise ConfigError(
+            f"batch.group_size is {batch.group_size}, but {' and '.join(needs)} of {algorithm} compare answers within a "
+            "group; give 2 or more, or choose an algorithm or cells that need no group."
+        )
+
+
 @dataclass(frozen=True)
 class Optimizer:
     """One AdamW for policy and critic.

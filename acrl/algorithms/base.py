@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -15,17 +14,27 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from acrl.algorithms.metrics import StepMetrics, credit_metrics, rollout_metrics
+from acrl.algorithms.optimization import build_optimizer, check_finite, clip_by_owner, schedule_factor
 from acrl.algorithms.progress import Counters
 from acrl.data.prompts import EvalBatch, PromptData
-from acrl.errors import ConfigError, Diverged
 from acrl.evaluation import Evaluator
 from acrl.functional import clipped_surrogate, kl_estimate
 from acrl.models.policy import TokenScores, load_policy, load_tokenizer, score_tokens
 from acrl.rollout.batch import RolloutBatch
 from acrl.rollout.collector import Collected, Collector
-from acrl.rollout.microbatches import MicroBatch, UpdatePlan, plan_update
+from acrl.rollout.microbatches import MicroBatch, UpdatePlan, plan_update, score_in_pieces
 from acrl.rollout.sampler import Sampler
-from acrl.spec import GROUP_BASELINES, KL, BatchPlan, Credit, Evaluation, Objective, Optimizer, Policy, Sampling
+from acrl.spec import (
+    KL,
+    BatchPlan,
+    Credit,
+    Evaluation,
+    Objective,
+    Optimizer,
+    Policy,
+    Sampling,
+    check_group_size,
+)
 from acrl.timing import Clock
 
 
@@ -63,23 +72,7 @@ class RLModule(pl.LightningModule, ABC):
         self.interrupted: str | None = None
         self.collected: Collected | None = None
         self.update: UpdatePlan | None = None
-        self._check_groups()
-
-    def _check_groups(self) -> None:
-        needs = [
-            key
-            for key, value, wants in (
-                ("credit.baseline", self.credit.baseline, GROUP_BASELINES),
-                ("credit.scale", self.credit.scale, ("group_std",)),
-                ("sampling.groups", self.sampling.groups, ("mixed",)),
-            )
-            if value in wants
-        ]
-        if needs and self.plan.group_size < 2:
-            raise ConfigError(
-                f"batch.group_size is {self.plan.group_size}, but {' and '.join(needs)} of {type(self).__name__} "
-                f"compare answers within a group; give a group size of 2 or more, or another {needs[0]}."
-            )
+        check_group_size(type(self).__name__, credit, sampling, batch)
 
     @property
     def specs(self) -> dict[str, Any]:
@@ -188,11 +181,9 @@ class RLModule(pl.LightningModule, ABC):
 
     def score(self, batch: RolloutBatch) -> RolloutBatch:
         """Return the batch with old log-probs, entropies, and reference log-probs where there is a KL term."""
-        device = next(self._model.parameters()).device
-        pieces = []
-        for index in torch.arange(len(batch)).split(self.plan.micro_batch_size):
-            pieces.append({k: v.cpu() for k, v in self.score_rows(batch.rows(index).to(device)).items()})
-        return replace(batch, **{name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]})
+        return score_in_pieces(
+            batch, self.score_rows, self.plan.micro_batch_size, next(self._model.parameters()).device
+        )
 
     def score_rows(self, rows: RolloutBatch) -> dict[str, Tensor]:
         """Return one micro-batch's scores by their name in `RolloutBatch`."""
@@ -246,13 +237,12 @@ class RLModule(pl.LightningModule, ABC):
             losses = losses + self.kl.coef * kl_estimate(scores.logprobs, rows.ref_logprobs, self.kl.estimator)
         loss = weighted_sum(losses, micro.policy_weights)
         baseline_loss = self.baseline_loss(micro, scores)
-        self._check_finite("log-probs", scores.logprobs, rows)
-        self._check_finite("policy loss", loss, rows)
+        check_finite(self._where, advantages=rows.advantages, logprobs=scores.logprobs, policy_loss=loss)
         accumulate = self.trainer.accumulate_grad_batches
         self.step_metrics.mean("policy/loss", loss.detach() * accumulate)
         self.step_metrics.policy(micro, scores.logprobs, self.objective)
         if baseline_loss is not None:
-            self._check_finite("value loss", baseline_loss, rows)
+            check_finite(self._where, value_loss=baseline_loss)
             self.step_metrics.mean("critic/value_loss", baseline_loss.detach() * accumulate)
             loss = (0.0 * loss if self.policy_frozen else loss) + self.baseline_coef * baseline_loss
         return loss * accumulate
@@ -264,13 +254,12 @@ class RLModule(pl.LightningModule, ABC):
     baseline_coef = 0.0
     policy_frozen = False
 
-    def _check_finite(self, name: str, value: Tensor, rows: RolloutBatch) -> None:
-        if not torch.isfinite(value).all():
-            raise Diverged(
-                f"non-finite {name} in iteration {self.counters.iterations + 1}, optimizer step "
-                f"{self.counters.optimizer_steps + 1} (advantages up to {float(rows.advantages.abs().max()):.3g}); "  # type: ignore[union-attr]
-                f"lower model.optimizer.lr ({self.optimizer_spec.lr:g}) or check the reward's range."
-            )
+    @property
+    def _where(self) -> str:
+        return (
+            f"iteration {self.counters.iterations + 1}, optimizer step {self.counters.optimizer_steps + 1}; "
+            f"lower model.optimizer.lr ({self.optimizer_spec.lr:g}) or check the reward's range."
+        )
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """Return the trained parameters by who they belong to."""
@@ -281,51 +270,24 @@ class RLModule(pl.LightningModule, ABC):
         return {"policy": self.optimizer_spec.lr}
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return one AdamW with a group per owner; the schedule is a function of the counters alone."""
-        spec, rates = self.optimizer_spec, self.learning_rates()
-        groups = [{"params": p, "lr": rates[name], "name": name} for name, p in self.parameter_groups().items()]
-        optimizer = torch.optim.AdamW(
-            groups, lr=spec.lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, weight_decay=spec.weight_decay
-        )
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: self.lr_factor())
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        """Return the optimizer; its schedule is a function of the counters and the budget alone."""
+        return build_optimizer(self.parameter_groups(), self.learning_rates(), self.optimizer_spec, self.lr_factor)
 
     def lr_factor(self) -> float:
-        """Return min(1, (steps + 1)/warmup_steps), times 1 − (share of the budget used) with linear decay."""
-        spec = self.optimizer_spec
-        warmup = min(1.0, (self.counters.optimizer_steps + 1) / spec.warmup_steps) if spec.warmup_steps else 1.0
-        return warmup * (1.0 - self.budget_share if spec.decay == "linear" else 1.0)
+        """Return what the learning rates are multiplied by at the next optimizer step."""
+        return schedule_factor(self.optimizer_spec, self.counters.optimizer_steps, self.budget_share)
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
-        """Clip each group to max_grad_norm on its own, and log the norms before clipping."""
-        limit = self.optimizer_spec.max_grad_norm
+        """Clip policy and critic each on its own and log the norms before; a frozen policy keeps no gradient."""
+        if self.policy_frozen:
+            for parameter in self.parameter_groups()["policy"]:
+                parameter.grad = None
+        norms = clip_by_owner(optimizer, self.optimizer_spec.max_grad_norm, self.named_parameters(), self._where)
         for group in optimizer.param_groups:
-            if group["name"] == "policy" and self.policy_frozen:
-                for parameter in group["params"]:
-                    parameter.grad = None
-            graded = [p for p in group["params"] if p.grad is not None]
-            if not graded:
-                continue
-            norm = torch.nn.utils.get_total_norm([p.grad for p in graded])
-            if not torch.isfinite(norm):
-                raise Diverged(self._describe_gradient(group))
-            self.step_metrics.mean(f"{group['name']}/grad_norm", norm)
-            self.step_metrics.mean(f"{group['name']}/lr", group["lr"])
-            if limit is not None:
-                torch.nn.utils.clip_grads_with_norm_(graded, limit, norm)
-        self.counters.optimizer_steps += any(p.grad is not None for g in optimizer.param_groups for p in g["params"])
-
-    def _describe_gradient(self, group: dict[str, Any]) -> str:
-        members = {id(p) for p in group["params"]}
-        bad = next(
-            name
-            for name, p in self.named_parameters()
-            if id(p) in members and p.grad is not None and not torch.isfinite(p.grad).all()
-        )
-        return (
-            f"non-finite gradient of {bad} in iteration {self.counters.iterations + 1}, optimizer step "
-            f"{self.counters.optimizer_steps + 1}; lower model.optimizer.lr ({self.optimizer_spec.lr:g})."
-        )
+            if group["name"] in norms:
+                self.step_metrics.mean(f"{group['name']}/grad_norm", norms[group["name"]])
+                self.step_metrics.mean(f"{group['name']}/lr", group["lr"])
+        self.counters.optimizer_steps += bool(norms)
 
     # Lightning's hooks
 

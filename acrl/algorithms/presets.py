@@ -15,7 +15,7 @@ def preset_of(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if "__init__" in vars(base):
-            for name, parameter in inspect.signature(base.__init__).parameters.items():
+            for name, parameter in inspect.signature(vars(base)["__init__"]).parameters.items():
                 if name in SPECS and parameter.default is not inspect.Parameter.empty:
                     found[name] = parameter.default
     return found

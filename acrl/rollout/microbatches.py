@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -66,3 +67,11 @@ def plan_update(
             weights = (share * policy[chunk, :width], share * value[chunk, :width])
             micro_batches.append(MicroBatch(micro, *weights, minibatch=index))
     return UpdatePlan(micro_batches, accumulate)
+
+
+def score_in_pieces(
+    batch: RolloutBatch, score_rows: Callable[[RolloutBatch], dict[str, Tensor]], size: int, device: torch.device
+) -> RolloutBatch:
+    """Return the batch with what `score_rows` finds for `size` rows at a time on `device`, by the fields' names."""
+    found = [score_rows(batch.rows(index).to(device)) for index in torch.arange(len(batch)).split(size)]
+    return replace(batch, **{name: torch.cat([piece[name].cpu() for piece in found]) for name in found[0]})
