@@ -241,8 +241,8 @@ def check_group_size(algorithm: str, credit: Credit, sampling: Sampling, batch: 
     needs = [f"{key} {value}" for key, value, grouped in choices if value in grouped]
     if needs and batch.group_size < 2:
         raise ConfigError(
-            f"batch.group_size is {batch.group_size}, but {' and '.join(needs)} of {algorithm} compare answers within a "
-            "group; give 2 or more, or choose an algorithm or cells that need no group."
+            f"batch.group_size is {batch.group_size}, but {' and '.join(needs)} of {algorithm} compare answers "
+            "within a group; give 2 or more, or choose an algorithm or cells that need no group."
         )
 
 

@@ -30,8 +30,13 @@ def load_policy(path: str) -> nn.Module:
         ConfigError: no model directory there.
     """
     from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers.utils import logging
 
-    model = _load(AutoModelForCausalLM, path)
+    logging.disable_progress_bar()
+    try:
+        model = AutoModelForCausalLM.from_pretrained(_directory(path), config=_config(path), dtype=torch.float32)
+    finally:
+        logging.enable_progress_bar()
     eos, pad = model.generation_config.eos_token_id, model.generation_config.pad_token_id
     model.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=pad)
     return model
@@ -39,9 +44,9 @@ def load_policy(path: str) -> nn.Module:
 
 def load_trunk(path: str) -> nn.Module:
     """Return the causal LM's body without its language-model head, in float32, dropout off."""
-    from transformers import AutoModel
-
-    return _load(AutoModel, path)
+    trunk = load_policy(path).base_model
+    assert isinstance(trunk, nn.Module)
+    return trunk
 
 
 def load_tokenizer(path: str) -> Any:
@@ -96,16 +101,6 @@ def model_inputs(batch: RolloutBatch) -> dict[str, Tensor]:
         "attention_mask": mask,
         "position_ids": (mask.cumsum(dim=1) - 1).clamp_min(0),
     }
-
-
-def _load(kind: Any, path: str) -> Any:
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    try:
-        return kind.from_pretrained(_directory(path), config=_config(path), dtype=torch.float32)
-    finally:
-        logging.enable_progress_bar()
 
 
 def _directory(path: str) -> str:
