@@ -22,7 +22,7 @@ from acrl.functional import clipped_surrogate, kl_estimate
 from acrl.models.policy import TokenScores, load_policy, load_tokenizer, score_tokens
 from acrl.rollout.batch import RolloutBatch
 from acrl.rollout.collector import Collected, Collector
-from acrl.rollout.microbatches import MicroBatch, UpdatePlan, plan_update, score_in_pieces
+from acrl.rollout.microbatches import MicroBatch, NoUpdate, UpdatePlan, plan_update, score_in_pieces
 from acrl.rollout.sampler import Sampler
 from acrl.spec import (
     KL,
@@ -148,13 +148,13 @@ class RLModule(pl.LightningModule, ABC):
         assert isinstance(data, PromptData)
         return data
 
-    def next_update(self) -> list[MicroBatch | None]:
+    def next_update(self) -> list[MicroBatch] | list[NoUpdate]:
         """Return the micro-batches of the iteration that Lightning's epoch stands for, from a fresh rollout.
 
         A resumed trainer first asks for the finished epoch's data once more; that call samples nothing.
         """
         if self.trainer.current_epoch < self.counters.iterations:
-            return [None]
+            return [NoUpdate()]
         if self.collected is None:
             self.clock.restart()
         self.collected = self.collector.collect(self.counters.iterations, self.counters.prompts)
@@ -177,7 +177,7 @@ class RLModule(pl.LightningModule, ABC):
             self.counters.iterations,
         )
         self.trainer.accumulate_grad_batches = self.update.accumulate
-        return [*self.update.micro_batches] or [None]
+        return self.update.micro_batches or [NoUpdate()]
 
     def score(self, batch: RolloutBatch) -> RolloutBatch:
         """Return the batch with old log-probs, entropies, and reference log-probs where there is a KL term."""
@@ -214,12 +214,12 @@ class RLModule(pl.LightningModule, ABC):
 
     needs_hidden = False
 
-    def training_step(self, micro: MicroBatch | None, _: int) -> Tensor | None:
+    def training_step(self, micro: MicroBatch | NoUpdate, _: int) -> Tensor | None:
         """Return the micro-batch's share of Σ w·(clipped surrogate + β·KL) + the learned baseline's loss.
 
         Scaled by the number of micro-batches, to undo Lightning's averaging over them.
         """
-        if micro is None:  # no group survived the filter: no gradient, and AdamW leaves everything as it is
+        if isinstance(micro, NoUpdate):  # without a gradient AdamW leaves parameters and moments as they are
             return None
         rows = micro.rows
         assert rows.old_logprobs is not None and rows.advantages is not None

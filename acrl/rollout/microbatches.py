@@ -29,6 +29,10 @@ class MicroBatch:
         return MicroBatch(self.rows.to(device), *weights, minibatch=self.minibatch)
 
 
+class NoUpdate:
+    """Stands in for an iteration's micro-batches where nothing trains; Lightning must be given something."""
+
+
 @dataclass
 class UpdatePlan:
     """An iteration's micro-batches in order; every `accumulate` of them make an optimizer step."""
