@@ -31,14 +31,14 @@ class Evaluator:
         prompt_ids, prompt_mask = batch.prompts.padded(indices)
         noise = None
         if self.temperature > 0:
-            noise = row_uniforms(self.plan.seed, "eval", 0, 0, batch.rows, self.sampler.max_response_length)
+            noise = row_uniforms(self.plan.seed, "eval", batch.sample, 0, batch.rows, self.sampler.max_response_length)
         answers = self.sampler(prompt_ids, prompt_mask, noise, self.temperature, with_entropy=True)
         self._count("eval/accuracy", batch, indices, answers)
         assert answers.entropy is not None
         self._mean("eval/sequence_entropy", answers.entropy.sum(dim=1))
         self._mean("eval/response_length_mean", answers.response_mask.sum(dim=1))
         self._mean("eval/truncated_fraction", answers.truncated)
-        if greedy:
+        if greedy and batch.sample == 0:
             answers = self.sampler(prompt_ids, prompt_mask, None, self.temperature)
             self._count("eval/accuracy_greedy", batch, indices, answers)
 

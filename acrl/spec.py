@@ -231,8 +231,8 @@ class BatchPlan:
         return self.minibatches * self.epochs
 
 
-def check_group_size(algorithm: str, credit: Credit, sampling: Sampling, batch: BatchPlan) -> None:
-    """Raise a ConfigError where something compares answers within a group and a group has one."""
+def check_sizes(algorithm: str, credit: Credit, sampling: Sampling, batch: BatchPlan) -> None:
+    """Raise a ConfigError where something compares answers within a group, or within a batch, that has one."""
     choices = (
         ("credit.baseline", credit.baseline, GROUP_BASELINES),
         ("credit.scale", credit.scale, ("group_std",)),
@@ -243,6 +243,12 @@ def check_group_size(algorithm: str, credit: Credit, sampling: Sampling, batch: 
         raise ConfigError(
             f"batch.group_size is {batch.group_size}, but {' and '.join(needs)} of {algorithm} compare answers "
             "within a group; give 2 or more, or choose an algorithm or cells that need no group."
+        )
+    within_batch = credit.baseline == "batch_mean" or credit.scale in ("batch_std", "batch_std_centred")
+    if (within_batch or (credit.scale == "whiten" and credit.baseline != "critic")) and batch.completions < 2:
+        raise ConfigError(
+            f"batch.completions_per_iteration is {batch.completions}, but credit.baseline {credit.baseline} with scale "
+            f"{credit.scale} of {algorithm} compares answers within a batch; give 2 or more."
         )
 
 
@@ -330,7 +336,7 @@ class Evaluation:
     Attributes:
         every_completions: an evaluation is due when generated completions cross a multiple of this; none is whenever
             another 32nd of the budget is used.
-        prompts: held-out prompts per evaluation (the first uses 4 times as many, where there are).
+        prompts: held-out prompts per evaluation, one answer each; four each at the first.
         temperature: of the sampled answers; none is the training temperature, 0 is greedy.
         greedy_every: greedy answers beside the sampled ones at every such evaluation, the first and the last.
         micro_batch_size: answers generated at once; memory only.

@@ -80,9 +80,9 @@ class ActorCritic(RLModule):
         """Return the batch with `advantages` and `returns` [N, T]."""
         assert batch.old_logprobs is not None and batch.values is not None and batch.bootstrap is not None
         spec, mask, values = self.critic_spec, batch.response_mask, batch.values.double()
-        rewards = self.kl_penalty(batch)
+        penalty = self.kl_penalty(batch)
         last = (batch.lengths - 1)[:, None]
-        rewards = rewards.scatter_add(1, last, batch.rewards[:, None])
+        rewards = penalty.scatter_add(1, last, batch.rewards[:, None])
         after = batch.bootstrap.double() * batch.truncated if spec.bootstrap_truncated else None
         lam: float | Tensor = spec.lam_policy
         if spec.length_adaptive_alpha is not None:
@@ -92,7 +92,7 @@ class ActorCritic(RLModule):
         if self.credit.scale == "whiten":
             advantages = masked_whiten(advantages, batch.loss_mask)
         elif self.credit.scale == "batch_std":
-            advantages = scale_by_batch_std(advantages, batch.rewards)
+            advantages = scale_by_batch_std(advantages, batch.rewards + penalty.sum(dim=1))
         return replace(
             batch, advantages=advantages.to(batch.old_logprobs.dtype), returns=returns.to(batch.values.dtype)
         )

@@ -10,11 +10,16 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from acrl.algorithms.metrics import StepMetrics, credit_metrics, rollout_metrics
-from acrl.algorithms.optimization import build_optimizer, check_finite, clip_by_owner, schedule_factor
+from acrl.algorithms.optimization import (
+    build_optimizer,
+    check_finite,
+    clip_by_owner,
+    schedule_factor,
+    set_learning_rates,
+)
 from acrl.algorithms.progress import Counters
 from acrl.data.prompts import EvalBatch, PromptData
 from acrl.evaluation import Evaluator
@@ -33,7 +38,7 @@ from acrl.spec import (
     Optimizer,
     Policy,
     Sampling,
-    check_group_size,
+    check_sizes,
 )
 from acrl.timing import Clock
 
@@ -72,7 +77,7 @@ class RLModule(pl.LightningModule, ABC):
         self.interrupted: str | None = None
         self.collected: Collected | None = None
         self.update: UpdatePlan | None = None
-        check_group_size(type(self).__name__, credit, sampling, batch)
+        check_sizes(type(self).__name__, credit, sampling, batch)
 
     @property
     def specs(self) -> dict[str, Any]:
@@ -160,7 +165,7 @@ class RLModule(pl.LightningModule, ABC):
         self.collected = self.collector.collect(self.counters.iterations, self.counters.prompts)
         self.counters.generated(self.collected, self.plan.group_size)
         batch = self.collected.batch
-        if len(batch):
+        if batch.loss_mask.any():
             with self.clock.phase("score"), torch.no_grad(), self._precision():
                 batch = self.score(batch)
             batch = self.assign_credit(batch)
@@ -269,13 +274,14 @@ class RLModule(pl.LightningModule, ABC):
         """Return each group's learning rate before warm-up and decay."""
         return {"policy": self.optimizer_spec.lr}
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
+    def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return the optimizer; its schedule is a function of the counters and the budget alone."""
-        return build_optimizer(self.parameter_groups(), self.learning_rates(), self.optimizer_spec, self.lr_factor)
+        return build_optimizer(self.parameter_groups(), self.learning_rates(), self.optimizer_spec)
 
-    def lr_factor(self) -> float:
-        """Return what the learning rates are multiplied by at the next optimizer step."""
-        return schedule_factor(self.optimizer_spec, self.counters.optimizer_steps, self.budget_share)
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Set the step's learning rates."""
+        steps = self.counters.optimizer_steps
+        set_learning_rates(optimizer, schedule_factor(self.optimizer_spec, steps, self.budget_share))
 
     def configure_gradient_clipping(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         """Clip policy and critic each on its own and log the norms before; a frozen policy keeps no gradient."""

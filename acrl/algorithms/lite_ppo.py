@@ -18,7 +18,7 @@ class LitePPO(CriticFree):
 
     def __init__(
         self,
-        credit: Credit = Credit(baseline="group_mean", scale="batch_std"),  # §4.1.3, takeaway 3
+        credit: Credit = Credit(baseline="group_mean", scale="batch_std"),  # §4.1.2, takeaway 3
         objective: Objective = Objective(clip_low=0.2, clip_high=0.2, aggregation="token_mean"),  # §4.2 baseline; §4.3
         **kwargs: Any,
     ) -> None:

@@ -11,6 +11,7 @@ from torchmetrics import MaxMetric, MeanMetric, Metric
 
 from acrl.functional import (
     approx_kl,
+    bounded_log_ratio,
     clip_fractions,
     explained_variance,
     kl_estimate,
@@ -46,7 +47,7 @@ class StepMetrics:
         if not tokens:
             return
         logprobs = logprobs.detach()
-        ratio = torch.where(mask, logprobs - rows.old_logprobs, 0.0).clamp(-20, 20).exp()
+        ratio = torch.where(mask, bounded_log_ratio(logprobs, rows.old_logprobs), 0.0).exp()
         low, high = clip_fractions(
             logprobs, rows.old_logprobs, rows.advantages, mask, objective.clip_low, objective.clip_high
         )

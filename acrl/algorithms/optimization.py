@@ -3,10 +3,9 @@ numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from acrl.errors import Diverged
@@ -14,18 +13,22 @@ from acrl.spec import Optimizer
 
 
 def build_optimizer(
-    groups: dict[str, list[nn.Parameter]], rates: dict[str, float], spec: Optimizer, factor: Callable[[], float]
-) -> OptimizerLRScheduler:
-    """Return one AdamW with a group per owner, its learning rates scaled by `factor` before every step."""
-    optimizer = torch.optim.AdamW(
-        [{"params": parameters, "lr": rates[name], "name": name} for name, parameters in groups.items()],
+    groups: dict[str, list[nn.Parameter]], rates: dict[str, float], spec: Optimizer
+) -> torch.optim.Optimizer:
+    """Return one AdamW with a group per owner, which remembers its full learning rate as `full_lr`."""
+    return torch.optim.AdamW(
+        [{"params": p, "lr": rates[name], "full_lr": rates[name], "name": name} for name, p in groups.items()],
         lr=spec.lr,
         betas=(spec.beta1, spec.beta2),
         eps=spec.eps,
         weight_decay=spec.weight_decay,
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: factor())
-    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def set_learning_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set every group's learning rate to `factor` times its full one."""
+    for group in optimizer.param_groups:
+        group["lr"] = factor * group["full_lr"]
 
 
 def schedule_factor(spec: Optimizer, steps: int, budget_share: float) -> float:

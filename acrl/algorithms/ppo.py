@@ -13,7 +13,7 @@ class PPO(ActorCritic):
 
     J = E[ 1/Σ|o| · Σ_i Σ_t min(ρ_t Â_t, clip(ρ_t, 1−ε, 1+ε) Â_t) ],  Â = whiten(GAE(γ=1, λ=1)) = whiten(R − V(s_t))
 
-    The critic minimises ½(V(s_t) − R)². Token mean is ours: the source does not state its aggregation.
+    The critic minimises ½(V(s_t) − R)². The token mean is PPO's Ê_t (§3); ORZ leaves it open.
     """
 
     def __init__(

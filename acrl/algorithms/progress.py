@@ -25,7 +25,7 @@ class Counters:
         self.completions += collected.prompts_used * group_size
         self.tokens_generated += int(collected.generated.lengths.sum())
         self.tokens_trained += int(collected.batch.loss_mask.sum())
-        self.dead_iterations += not len(collected.batch)
+        self.dead_iterations += not collected.batch.loss_mask.any()
 
     def state(self) -> dict[str, int]:
         """Return the counts by name."""

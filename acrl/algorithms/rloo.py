@@ -13,8 +13,8 @@ class RLOO(CriticFree):
 
     ∇J = E[ 1/k · Σ_i (R_i − mean_{j≠i} R_j) · ∇ log π(o_i) ],  R_i = r_i − β·Σ_t k1_t
 
-    The gradient sums a response's tokens, which is `constant` up to a factor that AdamW does not see. The paper does
-    not clip; ε .2 is ours and acts only from an iteration's second optimizer step on.
+    The gradient sums a response's tokens, which is `constant` up to a factor; of that AdamW sees only its ε and the
+    clipping of norms. The paper does not clip ratios; ε .2 is ours and acts from an iteration's second step on.
     """
 
     def __init__(

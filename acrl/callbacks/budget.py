@@ -15,8 +15,9 @@ class BudgetStop(Callback):
         self.budget = budget
 
     def on_train_start(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
-        """Take stock: a resumed run may have no budget left."""
-        self._take_stock(trainer, module)
+        """Take stock of a resumed run: it may have no budget left."""
+        if module.counters.iterations > 0:
+            self._take_stock(trainer, module)
 
     def on_train_epoch_end(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Take stock at the iteration's end."""

@@ -10,7 +10,7 @@ from acrl.algorithms.base import RLModule
 from acrl.spec import Evaluation
 
 POINTS = 32
-WIDE = 4  # the first evaluation uses this many times the prompts: every gain is measured from it
+START_SAMPLES = 4  # answers per prompt at the first evaluation: every gain is measured from it
 
 
 class EvaluateAlong(Callback):
@@ -22,11 +22,13 @@ class EvaluateAlong(Callback):
 
     def on_train_start(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Evaluate the start policy, unless the run is resumed."""
-        self.points = self._crossed(module)
-        if module.counters.iterations == 0:
-            before = module.clock.elapsed
-            module.start_row = self._evaluate(trainer, module, wide=True, greedy=True)
-            module.clock.shift(module.clock.elapsed - before)
+        if module.counters.iterations > 0:
+            self.points = self._crossed(module)
+            return
+        before = module.clock.elapsed  # Lightning has taken the first rollout by now; its policy is still the start's
+        module.start_row = self._evaluate(trainer, module, samples=START_SAMPLES, greedy=True)
+        module.start_row["time/eval"] = module.clock.elapsed - before
+        module.clock.shift(module.start_row["time/eval"])
 
     def on_train_epoch_end(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Evaluate where one is due."""
@@ -35,7 +37,7 @@ class EvaluateAlong(Callback):
         if module.evaluated:
             greedy = last or crossed // self.plan.greedy_every > self.points // self.plan.greedy_every
             with module.clock.phase("eval"):
-                module.row |= self._evaluate(trainer, module, wide=False, greedy=greedy)
+                module.row |= self._evaluate(trainer, module, samples=1, greedy=greedy)
         self.points = crossed
 
     def _crossed(self, module: RLModule) -> int:
@@ -43,7 +45,7 @@ class EvaluateAlong(Callback):
             return module.counters.completions // self.plan.every_completions
         return math.floor(module.budget_share * POINTS + 1e-9)
 
-    def _evaluate(self, trainer: Trainer, module: RLModule, wide: bool, greedy: bool) -> dict[str, float]:
-        count = self.plan.prompts * (WIDE if wide else 1)
-        batches = trainer.datamodule.eval_batches("val", count, self.plan.micro_batch_size)  # type: ignore[attr-defined]
+    def _evaluate(self, trainer: Trainer, module: RLModule, samples: int, greedy: bool) -> dict[str, float]:
+        size = self.plan.micro_batch_size
+        batches = trainer.datamodule.eval_batches("val", self.plan.prompts, size, samples)  # type: ignore[attr-defined]
         return module.evaluate(batches, greedy)

@@ -50,10 +50,11 @@ class PromptSet:
 
 @dataclass
 class EvalBatch:
-    """Indices of held-out prompts; an index is also the row's place in the noise."""
+    """Indices of held-out prompts; an index is also the row's place in the noise of one sample of every prompt."""
 
     prompts: PromptSet
     rows: range
+    sample: int = 0
 
 
 class PromptData(pl.LightningDataModule):
@@ -119,11 +120,12 @@ class PromptData(pl.LightningDataModule):
         assert self.trainer is not None
         return self.trainer.lightning_module
 
-    def eval_batches(self, split: str, count: int | None, size: int) -> list[EvalBatch]:
-        """Return the first `count` rows of a split (all where None) in batches of `size`."""
+    def eval_batches(self, split: str, count: int | None, size: int, samples: int = 1) -> list[EvalBatch]:
+        """Return the first `count` rows of a split (all where None) in batches of `size`, `samples` times over."""
         prompts = self.sets[split]
         total = len(prompts) if count is None else min(count, len(prompts))
-        return [EvalBatch(prompts, range(i, min(i + size, total))) for i in range(0, total, size)]
+        ranges = [range(i, min(i + size, total)) for i in range(0, total, size)]
+        return [EvalBatch(prompts, rows, sample) for sample in range(samples) for rows in ranges]
 
     def train_dataloader(self) -> DataLoader:
         """Return the micro-batches of a fresh rollout: one Lightning epoch is one iteration."""

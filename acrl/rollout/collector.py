@@ -29,6 +29,13 @@ class Texts:
     completions: list[str] = field(default_factory=list)
     parts: dict[str, list[float | None]] = field(default_factory=dict)
 
+    def add_parts(self, parts: dict[str, list[float | None]]) -> None:
+        """Append the newest rows' scores by name; a name that only some rounds know is None in the others."""
+        added = len(next(iter(parts.values())))
+        before = len(self.completions) - added
+        for name in self.parts | parts:
+            self.parts.setdefault(name, [None] * before).extend(parts.get(name, [None] * added))
+
 
 @dataclass
 class Collected:
@@ -133,8 +140,7 @@ class Collector:
         result = score(self.reward, self.prompts, indices, completions)
         texts.prompts += prompts
         texts.completions += completions
-        for name, values in (result.parts | result.extras).items():
-            texts.parts.setdefault(name, []).extend(values)
+        texts.add_parts(result.parts | result.extras)
         penalty = torch.zeros(len(batch), dtype=torch.float64)
         if self.sampling.overlong == "penalty":
             low, high = self.reward.range

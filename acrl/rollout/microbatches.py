@@ -47,13 +47,14 @@ def plan_update(
     """Return the iteration's minibatches, membership drawn anew for each pass, cut into micro-batches.
 
     Weights are computed once on the whole minibatch, so that the sum over micro-batches is the aggregation whatever
-    their size. Minibatches with fewer rows than others are filled up with zero-weight micro-batches.
+    their size. Minibatches with fewer rows than others are filled up with zero-weight micro-batches; one
+    without any token that trains is left out: it is no optimizer step.
     """
     minibatches = [
         rows
         for epoch in range(plan.epochs)
         for rows in permutation(len(batch), seed, "minibatch", iteration, epoch).tensor_split(plan.minibatches)
-        if len(rows)
+        if batch.loss_mask[rows].any()
     ]
     if not minibatches:
         return UpdatePlan([], 1)
