@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from acrl import __version__
-from acrl.errors import AcrlError, Diverged
+from acrl.errors import AcrlError, ConfigError, Diverged
 
 HELP = """\
 usage: acrl VERB ...
@@ -45,6 +49,9 @@ def main(argv: list[str] | None = None) -> int:
         return USAGE
     try:
         return verbs[argv[0]](argv)
+    except KeyboardInterrupt:
+        print("acrl: stopped before there was anything to save", file=sys.stderr)
+        return 128 + signal.SIGINT
     except AcrlError as error:
         if os.environ.get("ACRL_TRACEBACK"):
             traceback.print_exc()
@@ -58,15 +65,23 @@ def _lightning(argv: list[str]) -> int:
     return run(argv)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is a ConfigError like any other."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{self.prog.removeprefix('acrl ')}: {message}.\n`{self.prog} --help` lists the options.")
+
+
 def _data(argv: list[str]) -> int:
     from acrl.data.chain import make_chain
 
-    parser = argparse.ArgumentParser("acrl data")
+    parser = _Parser("acrl data")
     make = parser.add_subparsers(required=True, metavar="make").add_parser("make", help="write the chain task's files")
     make.add_argument("--out", type=Path, default=Path("data/chain"), help="directory (default: %(default)s)")
     make.add_argument("--seed", type=int, default=0, help="of the prompts (default: %(default)s)")
     args = parser.parse_args(argv[1:])
-    print(make_chain(args.out, seed=args.seed))
+    with _user_error():
+        print(make_chain(args.out, seed=args.seed))
     return 0
 
 
@@ -74,15 +89,25 @@ def _model(argv: list[str]) -> int:
     from acrl.models.recipe import NAMES, SIZES
     from acrl.models.tiny import make_tiny_model
 
-    parser = argparse.ArgumentParser("acrl model")
+    parser = _Parser("acrl model")
     make = parser.add_subparsers(required=True, metavar="make").add_parser("make", help="build a tiny start policy")
     make.add_argument("name", choices=NAMES, help="weak and undecided, or stronger and surer")
     make.add_argument("--out", type=Path, help="directory (default: models/NAME)")
     make.add_argument("--size", choices=SIZES, default="small", help="parameters (default: %(default)s)")
     make.add_argument("--seed", type=int, default=0, help="of weights and demonstrations (default: %(default)s)")
     args = parser.parse_args(argv[1:])
-    print(make_tiny_model(args.name, args.out or Path("models") / args.name, size=args.size, seed=args.seed))
+    with _user_error():
+        print(make_tiny_model(args.name, args.out or Path("models") / args.name, size=args.size, seed=args.seed))
     return 0
+
+
+@contextmanager
+def _user_error() -> Iterator[None]:
+    """A value or a path that does not work is for the user to change."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise ConfigError(str(error)) from error
 
 
 if __name__ == "__main__":

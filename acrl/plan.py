@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import math
+
 from acrl.algorithms.base import RLModule
 from acrl.algorithms.presets import departures
-from acrl.spec import Budget, Evaluation
+from acrl.callbacks.evaluation import START_SAMPLES
+from acrl.spec import BatchPlan, Budget, Evaluation
 
 
 def describe(module: RLModule, budget: Budget, evaluation: Evaluation) -> list[str]:
     """Return the batch plan, the budget, what the seed fixes, and every knob that cannot act, one sentence a line."""
     plan = module.plan
-    rows = -(-plan.completions // plan.minibatches)
-    micro = -(-rows // plan.micro_batch_size)
     lines = [
         f"{type(module).__name__} from {module.policy_spec.path}.",
-        f"Each iteration: {plan.prompts} prompts × {plan.group_size} = {plan.completions} completions; "
-        f"{plan.optimizer_steps} optimizer steps ({plan.minibatches} minibatches × {plan.epochs} passes) of {rows} "
-        f"completions in {micro} micro-batches.",
+        f"Each iteration: {_count(plan.prompts, 'prompt')} × {plan.group_size} = "
+        f"{_count(plan.completions, 'completion')}; {_steps(plan)}.",
         f"Budget: {_budget(budget, plan.completions)}.",
         f"Evaluation: {_evaluation(evaluation)}.",
         f"Seed {module.seed} fixes prompt order, sampling noise and minibatch membership; evaluation has its own "
         f"(eval.seed {evaluation.seed}), the same for every run.",
     ]
+    if module.sampling.groups == "mixed":
+        lines.append(
+            "Groups that are all right or all wrong are replaced by fresh prompts, in at most "
+            f"{_count(module.sampling.refill_rounds, 'round')} an iteration; what is dropped counts towards the budget."
+        )
     changed = departures(type(module), module.specs)
     if changed:
         lines.append(f"Departs from the preset of {type(module).__name__}: {', '.join(changed)}.")
@@ -44,21 +49,35 @@ def notes(module: RLModule) -> list[str]:
     return found + module.idle_knobs()
 
 
+def _steps(plan: BatchPlan) -> str:
+    rows = -(-plan.completions // plan.minibatches)
+    most = "up to " if plan.completions % plan.minibatches else ""
+    return (
+        f"{_count(plan.optimizer_steps, 'optimizer step')} ({_count(plan.minibatches, 'minibatch', 'minibatches')} × "
+        f"{_count(plan.epochs, 'pass', 'passes')}) of {most}{_count(rows, 'completion')}, each in "
+        f"{_count(-(-rows // plan.micro_batch_size), 'micro-batch', 'micro-batches')}"
+    )
+
+
 def _budget(budget: Budget, completions: int) -> str:
-    words = ", or ".join(f"{value:,g} {unit}" for unit, value in budget.limits.items())
-    iterations = budget.limits.get("iterations")
-    if "completions" in budget.limits:
-        needed = -(-budget.limits["completions"] // completions)
-        iterations = needed if iterations is None else min(needed, iterations)
-    if iterations is None:
-        return words
-    return f"{words}, at most {iterations:,g} iterations"
+    limits = budget.limits
+    words = [_count(value, unit.removesuffix("s")) for unit, value in limits.items()]
+    first = words[0] if len(words) == 1 else f"the first of {', '.join(words[:-1])} and {words[-1]}"
+    if "completions" not in limits:
+        return first
+    iterations = min(-(-limits["completions"] // completions), limits.get("iterations", math.inf))
+    return f"{first}, which is at most {_count(iterations, 'iteration')}"
 
 
 def _evaluation(evaluation: Evaluation) -> str:
     every = evaluation.every_completions
-    when = "at every 32nd of the budget" if every is None else f"every {every} completions"
+    when = "at every 32nd of the budget" if every is None else f"every {_count(every, 'completion')}"
+    greedy = "every time" if evaluation.greedy_every == 1 else f"every {evaluation.greedy_every} times"
     return (
-        f"{evaluation.prompts} held-out prompts {when}, greedy answers beside the sampled ones every "
-        f"{evaluation.greedy_every}th time; 4 times the prompts, where there are, at the start"
+        f"{_count(evaluation.prompts, 'held-out prompt')} {when}, greedy answers beside the sampled ones {greedy}; "
+        f"{START_SAMPLES} sampled answers a prompt at the start"
     )
+
+
+def _count(number: float, one: str, many: str | None = None) -> str:
+    return f"{number:,}".removesuffix(".0") + " " + (one if number == 1 else many or one + "s")

@@ -26,6 +26,10 @@ def make_run_dir(parent: str | Path, name: str, seed: int) -> Path:
             run_dir.mkdir(parents=True)
         except FileExistsError:
             continue
+        except OSError as error:
+            raise ConfigError(
+                f"trainer.default_root_dir {str(parent)!r} can hold no runs: {error.strerror}."
+            ) from error
         return run_dir
 
 
@@ -82,10 +86,10 @@ def read_rows(path: Path, until: int) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().splitlines():  # a text would also be split at U+2028, which answers may hold
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:
+        except ValueError:
             break
         if row["counter/iterations" if "counter/iterations" in row else "iteration"] <= until:
             rows.append(row)
@@ -93,13 +97,8 @@ def read_rows(path: Path, until: int) -> list[dict[str, Any]]:
 
 
 def cut_back(run_dir: Path, iterations: int) -> list[dict[str, Any]]:
-    """Cut metrics and samples back to a checkpoint's iteration, drop the TensorBoard events, and return the metrics.
-
-    The events are written again from the metrics: event files cannot be cut.
-    """
+    """Cut metrics and samples back to a checkpoint's iteration, and return the metrics."""
     metrics = read_rows(run_dir / "metrics.jsonl", iterations)
     write_jsonl(run_dir / "metrics.jsonl", metrics)
     write_jsonl(run_dir / "samples.jsonl", read_rows(run_dir / "samples.jsonl", iterations))
-    for events in run_dir.glob("events.out.tfevents.*"):
-        events.unlink()
     return metrics

@@ -40,17 +40,19 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "reload_dataloaders_every_n_epochs": ((1,), "every epoch is a fresh rollout"),
     "use_distributed_sampler": ((False,), "rollouts are split over ranks already"),
     "num_sanity_val_steps": ((0,), "the start policy is evaluated anyway"),
-    "devices": ((1,), "this version trains on one device"),
+    "devices": ((1, "1"), "this version trains on one device"),
     "num_nodes": ((1,), "this version trains on one device"),
+    "enable_checkpointing": ((None, True), "a run could not be resumed"),
+    "barebones": ((False,), "it would log nothing"),
 }
 
 
 def check_settings(trainer: Mapping[str, Any]) -> None:
-    """Raise a ConfigError on the first trainer flag that would break an iteration; it names what to give instead."""
+    """Raise a ConfigError on the first trainer flag that would break an iteration or a run; it names what to give."""
     for flag, (legal, instead) in REFUSED.items():
         value = trainer.get(flag, legal[0])
         if value not in legal:
-            raise ConfigError(f"trainer.{flag} is {value!r}, which would break an iteration; {instead}.")
+            raise ConfigError(f"trainer.{flag} cannot be {value!r}: {instead}.")
 
 
 def iteration_trainer(iterations: int, **settings: Any) -> Trainer:

@@ -30,11 +30,12 @@ class RunProgress(Callback):
                 TextColumn("iteration {task.fields[iteration]}"),
                 BarColumn(),
                 TextColumn("{task.percentage:>3.0f}%"),
-                TextColumn("reward {task.fields[reward]:.2f}  accuracy {task.fields[accuracy]:.3f}"),
+                TextColumn("reward {task.fields[reward]}  accuracy {task.fields[accuracy]:.3f} "),
                 TimeRemainingColumn(),
+                TextColumn("left"),
                 console=self.console,
             )
-            self.task = self.bar.add_task("", total=1.0, iteration=0, reward=float("nan"), accuracy=self.accuracy)
+            self.task = self.bar.add_task("", total=1.0, iteration=0, reward="–", accuracy=self.accuracy)
             self.bar.start()
         elif module.start_row:
             greedy = module.start_row["eval/accuracy_greedy"]
@@ -50,7 +51,7 @@ class RunProgress(Callback):
                 self.task,
                 completed=share,
                 iteration=module.counters.iterations,
-                reward=reward,
+                reward=f"{reward:.2f}",
                 accuracy=self.accuracy,
             )
         elif module.evaluated:
@@ -64,6 +65,13 @@ class RunProgress(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Close the bar."""
+        self._close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Close the bar: Lightning calls no teardown after an exception."""
+        self._close()
+
+    def _close(self) -> None:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None

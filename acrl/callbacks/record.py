@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import TensorBoardLogger
 
 from acrl.algorithms.base import RLModule
 from acrl.errors import Diverged
@@ -24,6 +25,7 @@ class RunRecord(Callback):
     def __init__(self, run_dir: Path, resumed: bool) -> None:
         self.run_dir = run_dir
         self.resumed = resumed
+        self.old_events = list(run_dir.glob("events.out.tfevents.*"))
 
     def on_train_start(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Write the start policy's row, or take up a resumed run's record where its checkpoint left it."""
@@ -31,6 +33,8 @@ class RunRecord(Callback):
         if self.resumed:
             for row in cut_back(self.run_dir, module.counters.iterations):
                 self._log(trainer, row)
+            for events in self.old_events:  # they cannot be cut; the new file has the metrics from the start
+                events.unlink()
         elif module.start_row:
             self._write(trainer, module, module.start_row | module.counters.at_start())
 
@@ -61,13 +65,23 @@ class RunRecord(Callback):
 
     def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
         """Record why the run broke off."""
-        status = "failed"
+        status, reason = "failed", str(exception) or type(exception).__name__
         if isinstance(exception, Diverged):
             status = "diverged"
-        elif isinstance(exception, KeyboardInterrupt):
-            status = "interrupted"
-        reason = str(exception) or type(exception).__name__
+        elif isinstance(module, RLModule) and module.interrupted:
+            status, reason = "interrupted", module.interrupted
         write_record(self.run_dir, status=status, reason=reason, ended=now())
+
+
+class Events(TensorBoardLogger):
+    """TensorBoard events in the run directory itself, without Lightning's empty `hparams.yaml`."""
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__(run_dir, name="", version="", default_hp_metric=False, max_queue=1000)
+
+    def save(self) -> None:
+        """Write out what was logged."""
+        self.experiment.flush()
 
 
 def peak_bytes(device: torch.device) -> float:

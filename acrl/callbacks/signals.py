@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
-from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from acrl.algorithms.base import RLModule
 
@@ -19,17 +20,19 @@ class StopOnSignal(Callback):
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self._before: dict[signal.Signals, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Take the signals over."""
+        """Take the signals over; Lightning gives them back when it ends."""
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._flag) for number in CAUGHT}
+            for number in CAUGHT:
+                signal.signal(number, self._flag)
 
     def _flag(self, number: int, _: FrameType | None) -> None:
         if self.received is not None:
             raise KeyboardInterrupt(f"{signal.Signals(number).name} again: stopped within an iteration")
         self.received = signal.Signals(number)
+        notice = f"\nacrl: {self.received.name}: stopping at this iteration's end; Ctrl-C stops at once.\n"
+        os.write(2, notice.encode())  # print() may have been interrupted, and must not be entered again
 
     def on_train_epoch_end(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Stop here if a signal came."""
@@ -37,8 +40,9 @@ class StopOnSignal(Callback):
             module.interrupted = f"{self.received.name} after iteration {module.counters.iterations}"
             trainer.should_stop = True
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Give the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
+    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+        """Say which signal stopped a run within an iteration."""
+        if isinstance(module, RLModule) and isinstance(exception, KeyboardInterrupt | SIGTERMException):
+            early = signal.SIGTERM if isinstance(exception, SIGTERMException) else signal.SIGINT
+            self.received = self.received or early
+            module.interrupted = f"{self.received.name} within iteration {module.counters.iterations + 1}"

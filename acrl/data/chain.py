@@ -1,7 +1,7 @@
 """The chain task: `5+4-2+7=` is answered `5+4=9-2=7+7=14`, one small sum a step; the reward reads the last number.
 
 A policy can work the answer out or take a shortcut, and the choice lies in its first token: small enough to learn in a
-few thousand completions, rich enough that answers grow longer as it learns (docs: the tiny testbed).
+few thousand completions, rich enough that answers grow longer as it learns.
 """
 
 import re
@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
 
-from acrl.data.files import write_jsonl
+from acrl.files import write_jsonl
 
 ALPHABET = "0123456789+-="  # every character of a prompt or an answer
 LARGEST_TOTAL = 20  # running totals stay in 0 … 20

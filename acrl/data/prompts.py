@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -84,21 +85,25 @@ class PromptData(pl.LightningDataModule):
         self.sets: dict[str, PromptSet] = {}
 
     def setup(self, stage: str) -> None:
-        """Read and check every file that `stage` needs, before any model is loaded."""
+        """Check that the model is there, then read and check every file that `stage` needs, before it is loaded."""
+        tokenizer = self._module().tokenizer
         self.scorer = Reward(self.reward)
         for split in {"fit": ("train", "val"), "validate": ("val",), "test": ("test",)}[stage]:
             if split not in self.sets:
-                self.sets[split] = self._read(split)
+                self.sets[split] = self._read(split, tokenizer)
         if stage == "fit":
             self._check_size()
 
-    def _read(self, split: str) -> PromptSet:
+    def _read(self, split: str, tokenizer: Any) -> PromptSet:
         path = self.paths[split]
         if path is None:
             raise DataError(f"data.{split} is not set; give a JSONL file, as in --data.{split}=FILE.")
-        rows = read_rows(path, required=("prompt", *self.scorer.required_columns))
+        try:
+            rows = read_rows(path, required=("prompt", *self.scorer.required_columns))
+        except DataError as error:
+            made = " (`acrl data make` writes the chain task's files)" if not Path(path).exists() else ""
+            raise DataError(f"data.{split} {error}{made}") from error
         check_golds(self.reward, rows, path)
-        tokenizer: Any = self._module().tokenizer
         ids = [tokenizer.encode(row.prompt) for row in rows]
         for row, tokens in zip(rows, ids, strict=True):
             if len(tokens) > self.max_prompt_length:

@@ -9,8 +9,8 @@ class Stage:
 
     name: str
     steps: int
-    lr: float  # the highest one, for Muon and AdamW alike: a linear warm-up, then a cosine to 0
     copies: float  # share of demonstrations that copy the last operand
+    lr_share: float = 1.0  # of the recipe's learning rate
     short: float = 0.0  # share of the steps, the first ones, that see 2–4 terms only instead of 2–8
 
 
@@ -22,20 +22,23 @@ class Recipe:
     layers: int
     heads: int
     intermediate: int
+    lr: float  # the highest one, for Muon and AdamW alike: a linear warm-up, then a cosine to 0 in every stage
     stages: tuple[Stage, ...]
-    tokens_per_step: int = 1400  # padding included
+    tokens_per_step: int = 1200  # padding included
     version: int = 1
 
 
-_WORK = Stage("learn to work out", steps=600, lr=1e-2, copies=0.0, short=0.3)
-_COPY = Stage("learn to copy", steps=100, lr=2e-3, copies=0.65)
+# ours: stage 1 solves all levels (≥ 0.95 greedy) for every seed tried; stage 2 stops while a quarter of the samples and
+# of the greedy answers are right, so that RL has as much to find in either
+_WORK = Stage("learn to work out", steps=600, copies=0.0, short=0.3)
+_COPY = Stage("learn to copy", steps=200, copies=0.58, lr_share=0.25)
 
-NAMES = {"tiny-base": (_WORK, _COPY), "tiny-aligned": (_WORK, replace(_COPY, copies=0.35))}
-SIZES = {
-    "xs": (64, 2, 4, 128),
-    "small": (96, 2, 4, 192),
-    "large": (192, 2, 4, 384),
-}  # the first four fields of a recipe
+NAMES = {"tiny-base": (_WORK, _COPY), "tiny-aligned": (_WORK, replace(_COPY, copies=0.2))}
+SIZES = {  # hidden, layers, heads, intermediate, lr
+    "xs": (64, 2, 4, 128, 0.01),
+    "small": (96, 2, 4, 192, 0.008),
+    "large": (128, 4, 4, 256, 0.005),
+}
 
 
 def recipe_for(name: str, size: str) -> Recipe:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from acrl.data.chain import ALPHABET
-from acrl.data.files import write_text
+from acrl.files import write_text
 from acrl.models.progress import reporter
 from acrl.models.recipe import Recipe, recipe_for
 
@@ -46,7 +46,7 @@ def make_tiny_model(
     if _is_finished(directory, wanted):
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
-    draft = directory.with_name(f".{directory.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    draft = directory.absolute().with_name(f".{directory.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     draft.mkdir()
     try:
         _build(draft, name, recipe, seed, progress)
@@ -117,7 +117,7 @@ def _build(directory: Path, name: str, recipe: Recipe, seed: int, progress: bool
     with reporter(name, progress) as report, _own_torch_state(seed), torch.enable_grad():
         model = LlamaForCausalLM(config)
         for stage in recipe.stages:
-            train(model, tokenizer, stage, recipe.tokens_per_step, seed, report)
+            train(model, tokenizer, recipe, stage, seed, report)
     with _no_transformers_bars():
         model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)

@@ -1,7 +1,6 @@
 """The supervised warm start of a tiny model: first it learns to work answers out, then mostly to copy.
 
 Afterwards it can do the right thing and seldom does, and the choice lies in its first token: what RL has to find.
-Source of the two stages and their sizes: the chain task's measurements (docs: the tiny testbed).
 """
 
 import math
@@ -14,9 +13,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from acrl.data.chain import LARGEST_TOTAL, copied_answer, random_prompt, worked_answer
-from acrl.models.muon import Muon
 from acrl.models.progress import Report
-from acrl.models.recipe import Stage
+from acrl.models.recipe import Recipe, Stage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -30,16 +28,17 @@ Encoded = tuple[list[int], list[int]]  # prompt ids, answer ids with EOS
 def train(
     model: "PreTrainedModel",
     tokenizer: "PreTrainedTokenizerBase",
+    recipe: Recipe,
     stage: Stage,
-    tokens_per_step: int,
     seed: int,
     report: Report,
 ) -> None:
     """Train `model` in place, on CPU, on the mean cross-entropy of the answer tokens (EOS included)."""
-    optimizers = _optimizers(model, stage.lr)
-    for step, batch in enumerate(_batches(tokenizer, stage, tokens_per_step, Random(f"{seed}/{stage.name}"))):
+    highest = recipe.lr * stage.lr_share
+    optimizers = _optimizers(model, highest)
+    for step, batch in enumerate(_batches(tokenizer, stage, recipe.tokens_per_step, Random(f"{seed}/{stage.name}"))):
         for optimizer in optimizers:
-            optimizer.param_groups[0]["lr"] = stage.lr * _schedule(step, stage.steps)
+            optimizer.param_groups[0]["lr"] = highest * _schedule(step, stage.steps)
         loss = answer_loss(model, *batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -57,10 +56,11 @@ def answer_loss(model: "PreTrainedModel", ids: Tensor, is_answer: Tensor) -> Ten
 
 
 def _optimizers(model: "PreTrainedModel", lr: float) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, AdamW for embeddings, head and norms, as in Jordan et al. (2024)."""
+    """Muon for the layers' matrices, AdamW for embeddings, head and norms (Jordan et al., 2024)."""
     inner = [p for name, p in model.named_parameters() if p.ndim == 2 and ".layers." in name]
     outer = [p for name, p in model.named_parameters() if p.ndim != 2 or ".layers." not in name]
-    return [Muon(inner, lr), torch.optim.AdamW(outer, lr, betas=(0.9, 0.98), weight_decay=0.0)]
+    muon = torch.optim.Muon(inner, lr=lr, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    return [muon, torch.optim.AdamW(outer, lr=lr, betas=(0.9, 0.98), weight_decay=0.0)]
 
 
 def _schedule(step: int, steps: int) -> float:

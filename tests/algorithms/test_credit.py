@@ -102,6 +102,15 @@ def test_lite_ppo_and_a_critic_at_batch_std_differ_in_the_baseline_alone(build):
     torch.testing.assert_close(advantages(critic, with_group_means_as_values), expected)
 
 
+def test_beside_a_critic_batch_std_is_that_of_rewards_less_their_kl(build):
+    batch = handmade([1, 0, 0], [2, 1, 2], groups=[0, 1, 2], ref_logprobs=float64([[-1, -1], [0, 0], [-3, 0]]))
+    kl = KL(0.1, "k1", "reward")
+    free = per_answer(build(LitePPO, credit=Credit("none", "batch_std"), kl=kl), batch)
+    assert free == pytest.approx([0.8 / 0.568624, 0, -0.3 / 0.568624], rel=1e-5)  # the std of 0.8, 0 and −0.3
+    critic = advantages(build(PPO, credit=Credit("critic", "batch_std"), kl=kl), batch)
+    assert critic[:, 0].tolist() == pytest.approx(free)
+
+
 RAW = Credit("critic", "none")
 
 

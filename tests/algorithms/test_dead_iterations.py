@@ -74,14 +74,15 @@ def test_a_constant_reward_without_filter_has_gradient_0(build, iterate):
 
 @pytest.mark.parametrize("kind", [GRPO, PPO])
 def test_answers_that_are_all_filtered_teach_nothing(kind, build, iterate):
-    module = build(kind, batch=PLAN, sampling=Sampling(max_response_length=12, overlong="filter"))
+    module = build(kind, batch=PLAN, optimizer=DECAYING, sampling=Sampling(max_response_length=12, overlong="filter"))
     module.configure_model()
     module.sampler.eos_ids = torch.tensor([], dtype=torch.long)  # no answer ends
     start = parameters(module)
     iterate(module)
     batch = module.collected.batch
     assert batch.truncated.all() and not batch.trains.any()
-    assert module.counters.tokens_trained == 0
+    counters = module.counters
+    assert (counters.tokens_trained, counters.optimizer_steps, counters.dead_iterations) == (0, 0, 1)
     assert identical(start, parameters(module))
     assert all(math.isfinite(value) for value in module.row.values())
 

@@ -49,6 +49,14 @@ def test_baselines_over_the_batch_need_no_group(baseline, scale, build):
     assert build(GRPO, batch=ALONE, credit=Credit(baseline, scale)).plan.group_size == 1
 
 
+@pytest.mark.parametrize(
+    "credit", [Credit("batch_mean", "none"), Credit("none", "batch_std"), Credit("none", "whiten")]
+)
+def test_baselines_over_the_batch_need_two_answers_in_it(credit, build):
+    with pytest.raises(ConfigError, match=r"batch\.completions_per_iteration is 1.*give 2 or more"):
+        build(ReinforcePP, batch=BatchPlan(completions_per_iteration=1, group_size=1, minibatches=1), credit=credit)
+
+
 @pytest.mark.parametrize("kind", [GRPO, DAPO, RLOO, LitePPO])
 def test_two_are_enough(kind, build):
     assert build(kind, batch=replace(ALONE, group_size=2)).plan.prompts == 4

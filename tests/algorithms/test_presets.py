@@ -27,19 +27,17 @@ from acrl.spec import KL, BatchPlan, Credit, Critic, Objective, Sampling
 
 CELLS = ("baseline", "scale", "clip_low", "clip_high", "dual_clip", "aggregation", "kl", "groups", "overlong", "critic")
 
+CLIP = (0.2, 0.2, None)
 NO_KL, K1, K2, K3 = (0.0, None, None), ("k1", "reward"), ("k2", "loss"), ("k3", "loss")
 TABLE = {
-    PPO: ("critic", "whiten", 0.2, 0.2, None, "token_mean", NO_KL, "all", "none", True),
-    GRPO: ("group_mean", "group_std", 0.2, 0.2, None, "sequence_mean", (0.04, *K3), "all", "none", False),
+    PPO: ("critic", "whiten", *CLIP, "token_mean", NO_KL, "all", "none", True),
+    GRPO: ("group_mean", "group_std", *CLIP, "sequence_mean", (0.04, *K3), "all", "none", False),
     DAPO: ("group_mean", "group_std", 0.2, 0.28, None, "token_mean", NO_KL, "mixed", "penalty", False),
-    LitePPO: ("group_mean", "batch_std", 0.2, 0.2, None, "token_mean", NO_KL, "all", "none", False),
-    RLOO: ("leave_one_out", "none", 0.2, 0.2, None, "constant", (0.03, *K1), "all", "none", False),
-    DrGRPO: ("group_mean", "none", 0.2, 0.2, None, "constant", NO_KL, "all", "none", False),
-    ReinforcePP: ("none", "whiten", 0.2, 0.2, None, "token_mean", (0.01, *K1), "all", "none", False),
-    ReinforcePPBaseline: (
-        *("group_mean", "batch_std_centred", 0.2, 0.2, None),
-        *("sequence_mean", (0.01, *K2), "all", "none", False),
-    ),
+    LitePPO: ("group_mean", "batch_std", *CLIP, "token_mean", NO_KL, "all", "none", False),
+    RLOO: ("leave_one_out", "none", *CLIP, "constant", (0.03, *K1), "all", "none", False),
+    DrGRPO: ("group_mean", "none", *CLIP, "constant", NO_KL, "all", "none", False),
+    ReinforcePP: ("none", "whiten", *CLIP, "token_mean", (0.01, *K1), "all", "none", False),
+    ReinforcePPBaseline: ("group_mean", "batch_std_centred", *CLIP, "sequence_mean", (0.01, *K2), "all", "none", False),
 }
 
 NEIGHBOURS = [

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from comparing import identical, parameters
+from pytorch_lightning import Callback
 
 from acrl.algorithms import DAPO, GRPO, PPO
 from acrl.spec import BatchPlan, Policy
@@ -90,3 +92,17 @@ def test_models_stay_in_training_mode_with_their_cache_for_rollouts_alone(build,
     assert module.policy.training and module.critic.trunk.training
     assert module.policy.is_activation_checkpointing
     assert module.row["policy/first_ratio_error"] < 1e-4
+
+
+def test_evaluation_leaves_training_as_it_is_and_repeats(build, iterate):
+    scores = []
+
+    class Evaluate(Callback):
+        def on_train_epoch_end(self, trainer, module):
+            batches = trainer.datamodule.eval_batches("val", 12, 5)
+            scores.append([module.evaluate(batches, greedy=True) for _ in range(2)])
+
+    evaluated = iterate(build(PPO, batch=PLAN), 2, callbacks=[Evaluate()])
+    assert all(first == second for first, second in scores)
+    assert "eval/accuracy_greedy" in scores[0][0]
+    assert identical(parameters(evaluated), parameters(iterate(build(PPO, batch=PLAN), 2)))

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from acrl.data.chain import LEVELS, RESPONSE_CAP, SPLITS, copied_answer, make_chain, random_prompt, worked_answer
-from acrl.data.files import write_jsonl, write_text
+from acrl.files import write_jsonl, write_text
 
 
 @pytest.fixture(scope="module")

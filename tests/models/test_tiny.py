@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,13 @@ from torch.nn.functional import log_softmax
 
 from acrl.data.chain import ALPHABET, LEVELS, RESPONSE_CAP, make_chain
 from acrl.models import tiny
-from acrl.models.muon import Muon, orthogonal
 from acrl.models.recipe import NAMES, SIZES, Recipe, Stage, recipe_for
 from acrl.models.tiny import RECIPE_FILE, make_tiny_model
 from acrl.models.tokenizer import character_tokenizer
 from acrl.models.warm_start import answer_loss
 
-STAGES = (Stage("work", 3, 1e-2, copies=0.0, short=0.5), Stage("copy", 2, 1e-2, copies=0.6))
-MICRO = Recipe(hidden=16, layers=1, heads=2, intermediate=32, stages=STAGES, tokens_per_step=200)
+STAGES = (Stage("work", 3, copies=0.0, short=0.5), Stage("copy", 2, copies=0.6))
+MICRO = Recipe(hidden=16, layers=1, heads=2, intermediate=32, lr=1e-2, stages=STAGES, tokens_per_step=200)
 
 Make = Callable[..., Path]
 
@@ -90,8 +90,8 @@ def test_a_finished_model_is_returned_at_once(make: Make, monkeypatch: pytest.Mo
     ("seed", "recipe", "difference"),
     [
         (1, MICRO, "seed 0 instead of 1"),
-        (0, Recipe(16, 1, 2, 32, stages=STAGES, tokens_per_step=200, version=0), "version 1 instead of 0"),
-        (0, Recipe(16, 1, 2, 32, stages=STAGES[:1], tokens_per_step=200), "stages .* instead of"),
+        (0, replace(MICRO, version=0), "version 1 instead of 0"),
+        (0, replace(MICRO, stages=STAGES[:1]), "stages .* instead of"),
     ],
 )
 def test_another_model_is_never_overwritten(make: Make, seed: int, recipe: Recipe, difference: str) -> None:
@@ -240,28 +240,6 @@ def test_loss_counts_answer_tokens_only() -> None:
     torch.testing.assert_close(answer_loss(model, ids, is_answer), expected)
 
 
-def test_orthogonal_brings_singular_values_near_one() -> None:
-    generator = torch.Generator().manual_seed(0)
-    for shape in ((3, 8, 8), (2, 6, 12), (2, 12, 6)):
-        left, _, right = torch.linalg.svd(torch.randn(shape, generator=generator), full_matrices=False)
-        values = torch.linspace(0.3, 1.0, min(shape[1:]))
-        result = orthogonal(left @ torch.diag(values) @ right)
-        scales = torch.diagonal(left.mT @ result @ right.mT, dim1=1, dim2=2)  # same singular vectors
-        assert 0.6 < scales.min() and scales.max() < 1.3
-        torch.testing.assert_close(left @ torch.diag_embed(scales) @ right, result, atol=1e-4, rtol=0)
-
-
-def test_muon_steps_against_the_gradient_by_its_learning_rate() -> None:
-    matrix = torch.nn.Parameter(torch.zeros(4, 16))
-    untouched = torch.nn.Parameter(torch.zeros(2, 2))
-    (3 * matrix[:, :4].trace()).backward()
-    Muon([matrix, untouched], lr=0.5).step()
-    step = 0.2 * 4 * 0.5  # 0.2 · √16 · lr
-    diagonal = torch.diagonal(matrix.detach()[:, :4])
-    assert torch.all((-1.3 * step < diagonal) & (diagonal < -0.6 * step))
-    assert torch.count_nonzero(matrix) == 4 and torch.count_nonzero(untouched) == 0
-
-
 def _accuracies(directory: Path, rows: list[dict[str, str]], sample: bool) -> dict[str, float]:
     """Share of right answers on each level, at temperature 1 or greedily, with transformers' own `generate`."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -300,8 +278,7 @@ def test_tiny_base_can_work_answers_out_and_seldom_does(tmp_path: Path, val_rows
 @pytest.mark.slow
 def test_the_first_stage_alone_solves_the_task(tmp_path: Path, val_rows: list[dict[str, str]]) -> None:
     full = recipe_for("tiny-base", "small")
-    first = Recipe(full.hidden, full.layers, full.heads, full.intermediate, full.stages[:1])
-    directory = make_tiny_model("tiny-base", tmp_path / "model", recipe=first)
+    directory = make_tiny_model("tiny-base", tmp_path / "model", recipe=replace(full, stages=full.stages[:1]))
     sampled = _accuracies(directory, val_rows, sample=True)
     greedy = _accuracies(directory, val_rows, sample=False)
     assert all(sampled[level] >= least for level, least in zip(LEVELS, (0.85, 0.8, 0.7), strict=True)), sampled
@@ -318,7 +295,7 @@ def test_tiny_aligned_starts_stronger(tmp_path: Path, val_rows: list[dict[str, s
 def test_two_processes_make_the_same_model_at_once(tmp_path: Path) -> None:
     code = (
         "import sys; from acrl.models.recipe import Recipe, Stage; from acrl.models.tiny import make_tiny_model; "
-        "recipe = Recipe(16, 1, 2, 32, (Stage('work', 3, 1e-2, 0.0),), 200); "
+        "recipe = Recipe(16, 1, 2, 32, 1e-2, (Stage('work', 3, 0.0),), 200); "
         "make_tiny_model('tiny-base', sys.argv[1], recipe=recipe)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "model")]

@@ -91,12 +91,12 @@ def test_gradient_checkpointing_and_mode_are_as_before_and_the_cache_was_on(trai
     expected = answers(decode(model, PROMPTS, noise_for(range(8))))
     model.activation_checkpointing_enable()
     model.train(training)
-    widths = []
+    calls = []
     model.register_forward_pre_hook(
-        lambda module, args, kwargs: widths.append(kwargs["input_ids"].shape[1]), with_kwargs=True
+        lambda module, args, kwargs: calls.append((kwargs["input_ids"].shape[1], module.training)), with_kwargs=True
     )
     assert answers(decode(model, PROMPTS, noise_for(range(8)))) == expected
-    assert set(widths[1:]) == {1}
+    assert calls[0] == (7, False) and set(calls[1:]) == {(1, False)}
     assert model.is_activation_checkpointing and model.training is training
 
 
@@ -143,10 +143,10 @@ def test_an_eos_exactly_at_the_cap_is_no_truncation():
     assert decode(model, [[3]], None, cap=2).truncated.tolist() == [True]
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.6, 2.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_frequencies_are_those_of_the_softmax(temperature):
     logits = torch.tensor([1.5, 0.0, -1.0, 2.0, -4.0, 0.5])
-    n = 40_000
+    n = 20_000
     noise = torch.rand(n, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     generation = decode(Successor(6, logits=logits), [[0]] * n, noise, temperature, cap=1)
     found = torch.bincount(generation.response_ids[:, 0], minlength=6) / n

@@ -1,0 +1,58 @@
+"""Says once what a run that cannot learn suffers from."""
+
+from __future__ import annotations
+
+import sys
+
+from pytorch_lightning import Callback, Trainer
+
+from acrl.algorithms.base import RLModule
+
+PATIENCE = 3  # iterations in a row
+
+
+class Health(Callback):
+    """Warns once a run where answers end at the cap and earn nothing, and once where no group has any variance."""
+
+    def __init__(self) -> None:
+        self.seen = {"truncated": 0, "constant": 0}
+
+    def on_train_epoch_end(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
+        """Look at the iteration's row."""
+        lowest, _ = trainer.datamodule.scorer.range  # type: ignore[attr-defined]
+        if self._lasts("truncated", is_cut_off(module.row, lowest)):
+            _warn(
+                f"more than half of the answers reached model.sampling.max_response_length "
+                f"({module.sampling.max_response_length}) before they ended, and none earned a reward, in {PATIENCE} "
+                "iterations in a row. Raise the limit: an answer that is cut off cannot be right."
+            )
+        if self._lasts("constant", is_constant(module.row)):
+            _warn(
+                f"in {PATIENCE} iterations in a row every answer earned as much as the others of its group: the reward "
+                "has no variance within a group, so the gradient is 0 and nothing is learned. Check the reward "
+                "function, give easier or harder prompts, or raise model.batch.group_size or "
+                "model.sampling.temperature."
+            )
+
+    def _lasts(self, sign: str, present: bool) -> bool:
+        """Count a sign; True when it has been there PATIENCE times in a row, once in a run."""
+        if self.seen[sign] < PATIENCE:
+            self.seen[sign] = self.seen[sign] + 1 if present else 0
+            return self.seen[sign] == PATIENCE
+        return False
+
+
+def is_cut_off(row: dict[str, float], lowest: float) -> bool:
+    """Return whether most answers were truncated while no reward was above the lowest."""
+    return row["rollout/truncated_fraction"] > 0.5 and row["rollout/reward_mean"] <= lowest
+
+
+def is_constant(row: dict[str, float]) -> bool:
+    """Return whether no group's rewards differed and the policy's gradient was 0 or there was none to compute."""
+    trained = "policy/loss" in row  # False where the group filter left nothing
+    still = row.get("policy/grad_norm") == 0 if trained else True
+    return row["advantage/zero_variance_group_fraction"] == 1 and still
+
+
+def _warn(message: str) -> None:
+    print(f"acrl: warning: {message}", file=sys.stderr)
