@@ -12,13 +12,23 @@ PATIENCE = 3  # iterations in a row
 
 
 class Health(Callback):
-    """Warns once a run where answers end at the cap and earn nothing, and once where no group has any variance."""
+    """Warns once a run where answers end at the cap and earn nothing, where no group has any variance, and where the
+    group filter left an iteration short."""
 
     def __init__(self) -> None:
         self.seen = {"truncated": 0, "constant": 0}
+        self.short = False
 
     def on_train_epoch_end(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Look at the iteration's row."""
+        missing = int(module.row["rollout/groups_missing"])
+        if missing and not self.short:
+            self.short = True
+            _warn(
+                f"iteration {module.counters.iterations} trains on {module.plan.prompts - missing} of "
+                f"{module.plan.prompts} groups: after {module.sampling.refill_rounds} rounds the others were still all "
+                "right or all wrong. rollout/groups_missing counts them from here on."
+            )
         lowest, _ = trainer.datamodule.scorer.range  # type: ignore[attr-defined]
         if self._lasts("truncated", is_cut_off(module.row, lowest)):
             _warn(

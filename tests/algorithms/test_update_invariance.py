@@ -124,7 +124,7 @@ def test_update_with_smaller_rollouts(precision, trained):
             assert per_tensor(parameters(expected), parameters(found)) <= 1e-10, change.__name__
 
 
-def test_another_minibatch_membership_is_another_update(trained, monkeypatch):
+def test_another_minibatch_membership_is_another_update(trained):
     def other_members(patched):
         permutation = microbatches.permutation
         patched.setattr(microbatches, "permutation", lambda size, *ids: permutation(size, *ids).roll(1))

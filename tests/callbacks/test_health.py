@@ -12,6 +12,7 @@ from acrl.callbacks.health import Health, is_constant, is_cut_off
 CUT_OFF = {"rollout/truncated_fraction": 0.6, "rollout/reward_mean": 0.0}
 DEAD = {"advantage/zero_variance_group_fraction": 1.0, "policy/loss": 0.0, "policy/grad_norm": 0.0}
 HEALTHY = {
+    "rollout/groups_missing": 0.0,
     "rollout/truncated_fraction": 0.5,
     "rollout/reward_mean": 0.1,
     "advantage/zero_variance_group_fraction": 0.9,
