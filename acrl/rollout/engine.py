@@ -26,7 +26,7 @@ class Generation:
 
 @contextmanager
 def decoding(model: nn.Module) -> Iterator[None]:
-    """Within it the model decodes with its cache on: gradient checkpointing would switch it off in training mode."""
+    """Within it the model is in evaluation mode: in training mode gradient checkpointing may switch its cache off."""
     training = model.training
     model.eval()
     try:

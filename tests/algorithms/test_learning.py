@@ -10,10 +10,10 @@ from acrl.algorithms import NAMED, RLModule
 from acrl.rewards import RewardFunction, RewardSpec
 from acrl.spec import BatchPlan, Optimizer
 
-EVEN = '''
+EVEN = """
 def even(prompts, completions, **columns):
     return [float(text[:1] in tuple("02468")) for text in completions]
-'''
+"""
 
 
 @pytest.mark.slow

@@ -26,7 +26,12 @@ def warnings_of(rows: list[dict[str, float]], capsys: pytest.CaptureFixture, low
     trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(scorer=SimpleNamespace(range=(low, 1.0))))
     health = Health()
     for row in rows:
-        module: Any = SimpleNamespace(row=HEALTHY | row, sampling=SimpleNamespace(max_response_length=12))
+        module: Any = SimpleNamespace(
+            row=HEALTHY | row,
+            plan=SimpleNamespace(prompts=4),
+            sampling=SimpleNamespace(max_response_length=12, refill_rounds=10),
+            counters=SimpleNamespace(iterations=7),
+        )
         health.on_train_epoch_end(trainer, module)
     return capsys.readouterr().err.splitlines()
 
@@ -41,6 +46,11 @@ def test_groups_without_variance(capsys: pytest.CaptureFixture) -> None:
     (line,) = warnings_of([DEAD] * 9, capsys)
     assert line.startswith("acrl: warning: ") and "the reward has no variance within a group" in line
     assert not warnings_of([DEAD, DEAD, {}, DEAD, DEAD], capsys)
+
+
+def test_an_iteration_that_is_short_of_groups(capsys: pytest.CaptureFixture) -> None:
+    (line,) = warnings_of([{"rollout/groups_missing": 3.0}, {"rollout/groups_missing": 1.0}], capsys)
+    assert line.startswith("acrl: warning: iteration 7 trains on 1 of 4 groups: after 10 rounds")
 
 
 def test_each_of_two_troubles_is_named_once(capsys: pytest.CaptureFixture) -> None:

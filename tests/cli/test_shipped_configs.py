@@ -50,7 +50,12 @@ def test_a_preset_survives_the_command_line(name: str, kind: type, parser: Parse
 @every_shipped_config
 def test_a_shipped_config_runs(name: str, shipped_runs: dict[str, Result]) -> None:
     result = shipped_runs[name]
-    assert result.code == 0 and "error" not in result.err and "warn" not in result.err.lower()
+    warned = [line for line in result.err.splitlines() if not line.startswith(("start: ", "iteration "))]
+    assert result.code == 0
+    if name == "dapo":  # groups with both right and wrong answers are rare for random weights
+        assert all(" groups: after 10 rounds the others were still all right or all wrong" in line for line in warned)
+    else:
+        assert warned == []
     run_dir = result.run_dir
     assert sorted(path.name for path in run_dir.iterdir() if "tfevents" not in path.name) == [
         "checkpoints",
