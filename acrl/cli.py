@@ -106,7 +106,9 @@ def _user_error() -> Iterator[None]:
     """A value or a path that does not work is for the user to change."""
     try:
         yield
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(f"{error.filename}: {error.strerror}." if error.filename else str(error)) from error
+    except ValueError as error:
         raise ConfigError(str(error)) from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Trainer
+from pytorch_lightning.callbacks import LambdaCallback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -105,6 +106,7 @@ class AcrlCLI(LightningCLI):
         self.run_dir = self.resume or make_run_dir(parent, type(self.model).__name__.lower(), self.model.seed)
         self.signals = StopOnSignal()
         callbacks = [
+            LambdaCallback(on_train_start=self._write_down),
             BudgetStop(budget),
             self.signals,
             EvaluateAlong(evaluation),
@@ -122,13 +124,16 @@ class AcrlCLI(LightningCLI):
         }
 
     def before_fit(self) -> None:
-        """Say what will be done, and write it down; a resumed run may have been given other values."""
+        """Say what will be done, and write it down."""
         print("\n".join(self.plan))
+        if self.resume is None:
+            self._write_down(started=now(), **environment())
+
+    def _write_down(self, *_: Any, **facts: Any) -> None:
+        """Write `config.yaml` and `run.json`; where a run is resumed, only once its checkpoint is loaded."""
         config = self._parser("fit").dump(self.config["fit"], skip_none=False)
         write_text(self.run_dir / "config.yaml", config)
-        facts = {"algorithm": type(self.model).__name__, "seed": self.model.seed, "plan": self.plan}
-        if self.resume is None:
-            facts |= {"started": now(), **environment()}
+        facts |= {"algorithm": type(self.model).__name__, "seed": self.model.seed, "plan": self.plan}
         write_record(self.run_dir, status="running", reason=None, ended=None, **facts)
 
     def fit(self, **kwargs: Any) -> None:

@@ -11,6 +11,7 @@ MESSAGES = (
     ".*train_dataloader yielded None.*",
     ".*Experiment logs directory.*",
     ".*Checkpoint directory.*",
+    ".*callbacks used to create the checkpoint need to be provided.*",
     ".*smaller than the logging interval.*",
     ".*in eval mode at the start.*",
     ".*treespec, LeafSpec.*",

@@ -5,4 +5,4 @@ ruff check .
 ruff format --check .
 mypy
 if [ "$#" -eq 0 ]; then set -- -m "not gpu"; fi
-HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 python -m pytest "$@"
+HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 python -m pytest --numprocesses auto --dist loadfile "$@"

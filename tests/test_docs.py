@@ -150,7 +150,7 @@ def test_documented_keys_are_the_logged_keys(build: Callable, prompt_data: Calla
     documented = documented_keys()
     assert len(set(documented)) == len(documented)
     assert {key for row in rows for key in row} == set(documented)
-    assert {key.partition("/")[0] for key in first} == {"eval", "counter"}
+    assert {key.partition("/")[0] for key in first} == {"eval", "counter", "time"}
 
 
 # What a page cites.

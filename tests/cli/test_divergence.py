@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -68,15 +70,22 @@ def test_a_gradient_names_its_tensor(config: Callable[..., Path], monkeypatch: p
     assert "non-finite gradient of policy.model.norm.weight in iteration 1" in record(result.run_dir)["reason"]
 
 
-def test_an_interrupt_before_training(config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*args: object, **kwargs: object) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_anything_is_saved(
+    number: signal.Signals, config: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = RLModule.next_update
 
-    monkeypatch.setattr(RLModule, "next_update", interrupt)
+    def send(self: RLModule) -> list:
+        os.kill(os.getpid(), number)
+        return original(self)
+
+    monkeypatch.setattr(RLModule, "next_update", send)
     result = acrl("fit", "--config", config("GRPO"))
     found = record(result.run_dir)
-    assert (result.code, found["status"], found["reason"]) == (130, "interrupted", "SIGINT within iteration 1")
-    assert result.err.splitlines()[-1] == "acrl: SIGINT within iteration 1; nothing was saved yet"
+    assert (result.code, found["status"]) == (128 + number, "interrupted")
+    assert found["reason"] == f"{number.name} within iteration 1"
+    assert result.err.splitlines()[-1] == f"acrl: {found['reason']}; nothing was saved yet"
 
 
 def test_any_other_exception_is_a_failed_run(config: Callable[..., Path], after_one_iteration: Callable) -> None:

@@ -224,8 +224,12 @@ def test_resume_takes_a_directory() -> None:
 @pytest.mark.slow
 def test_a_checkpoint_of_another_model(config: Callable[..., Path]) -> None:
     run_dir = acrl("fit", "--config", config("PPO"), "--budget.iterations", 1).run_dir
-    checkpoint = run_dir / "checkpoints/last.ckpt"
+    checkpoint, kept = run_dir / "checkpoints/last.ckpt", (run_dir / "config.yaml").read_text()
     result = acrl("validate", "--config", config("GRPO"), "--ckpt_path", checkpoint)
     announced, _, message = result.err.partition("\n")
     assert announced.startswith(f"{checkpoint} answers every prompt of")
     refused(replace(result, err=message), str(checkpoint), "GRPO")
+
+    refused(acrl("fit", "--resume", run_dir, "--model.critic.trunk", "shared"), str(checkpoint), "PPO")
+    assert (run_dir / "config.yaml").read_text() == kept
+    assert acrl("fit", "--resume", run_dir, "--budget.iterations", 2).code == 0

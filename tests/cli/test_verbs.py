@@ -69,7 +69,7 @@ def test_data_make(tmp_path: Path) -> None:
 
 def test_data_make_into_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused(acrl("data", "make", "--out", tmp_path / "file"), str(tmp_path / "file"))
+    refused(acrl("data", "make", "--out", tmp_path / "file"), f"{tmp_path / 'file'}: File exists.")
     assert (tmp_path / "file").read_text() == ""
 
 
