@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning import Trainer
+from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import LambdaCallback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.plugins.environments import SLURMEnvironment
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 import acrl.algorithms  # noqa: F401 (the classes that --model can name)
@@ -105,8 +106,7 @@ class AcrlCLI(LightningCLI):
         parent = self._get(self.config, "trainer").default_root_dir or "runs"
         self.run_dir = self.resume or make_run_dir(parent, type(self.model).__name__.lower(), self.model.seed)
         self.signals = StopOnSignal()
-        callbacks = [
-            LambdaCallback(on_train_start=self._write_down),
+        callbacks: list[Callback] = [
             BudgetStop(budget),
             self.signals,
             EvaluateAlong(evaluation),
@@ -116,11 +116,14 @@ class AcrlCLI(LightningCLI):
             Health(),
             BoundaryCheckpoint(self.run_dir),
         ]
+        if self.resume is not None:  # once its checkpoint is loaded: a refused resume leaves the run as it was
+            callbacks.append(LambdaCallback(on_train_start=self._write_down))
         given = self._get(self.config_init, "trainer")
         return {
             "default_root_dir": self.run_dir,
             "callbacks": [*_listed(given.get("callbacks")), *callbacks],
             "logger": [Events(self.run_dir), *_listed(given.get("logger"))],
+            "plugins": [*_listed(given.get("plugins")), *_no_requeue()],
         }
 
     def before_fit(self) -> None:
@@ -130,7 +133,7 @@ class AcrlCLI(LightningCLI):
             self._write_down(started=now(), **environment())
 
     def _write_down(self, *_: Any, **facts: Any) -> None:
-        """Write `config.yaml` and `run.json`; where a run is resumed, only once its checkpoint is loaded."""
+        """Write `config.yaml` and `run.json`."""
         config = self._parser("fit").dump(self.config["fit"], skip_none=False)
         write_text(self.run_dir / "config.yaml", config)
         facts |= {"algorithm": type(self.model).__name__, "seed": self.model.seed, "plan": self.plan}
@@ -177,6 +180,11 @@ class AcrlCLI(LightningCLI):
                 f"{checkpoint} holds other weights than those of {type(self.model).__name__} from model.policy.path "
                 f"{self.model.policy_spec.path!r}; give the config of the run it comes from."
             ) from error
+
+
+def _no_requeue() -> list[Any]:
+    """SLURM's own environment without its requeueing: it would save within an iteration, and load what lies there."""
+    return [SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else []
 
 
 def _listed(value: Any) -> list[Any]:

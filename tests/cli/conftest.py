@@ -47,8 +47,9 @@ def small(model_dir: Path, data_dir: Path) -> list[object]:
     """Arguments that make a shipped config small, and point it at the random model."""
     data = [word for split in ("train", "val", "test") for word in (f"--data.{split}", data_dir / f"{split}.jsonl")]
     sizes = ["--model.batch.completions_per_iteration", 16, "--model.batch.group_size", 4]
-    lengths = ["--model.sampling.max_response_length", 12, "--eval.prompts", 16, "--budget.iterations", 2]
-    return ["--model.policy.path", model_dir, *sizes, *lengths, *data, "--trainer.accelerator", "cpu"]
+    sampling = ["--model.sampling.max_response_length", 12, "--model.sampling.refill_rounds", 3]
+    lengths = ["--eval.prompts", 16, "--budget.iterations", 2]
+    return ["--model.policy.path", model_dir, *sizes, *sampling, *lengths, *data, "--trainer.accelerator", "cpu"]
 
 
 @pytest.fixture(scope="session")

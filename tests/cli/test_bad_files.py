@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from commands import acrl, record, refused, rows
 
-from acrl.models import policy
-
 GOOD = '{"prompt": "1+2=", "answer": "3", "difficulty": "easy"}\n'
 
 
@@ -95,14 +93,13 @@ def test_a_missing_model_is_found_before_anything_is_read(config: Callable[..., 
 def test_data_are_checked_before_a_model_is_loaded(
     config: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = []
-    monkeypatch.setattr(
-        "acrl.algorithms.base.load_policy", lambda path: loaded.append(path) or policy.load_policy(path)
-    )
+    def load(path: str) -> None:
+        raise LookupError("a model is loaded")
+
+    monkeypatch.setattr("acrl.algorithms.base.load_policy", load)
     fit(config(), "--data.train", tmp_path / "missing.jsonl")
-    assert loaded == []
-    assert acrl("fit", "--config", config(), "--budget.iterations", 1).code == 0
-    assert len(loaded) == 2  # the policy and its reference
+    with pytest.raises(LookupError, match="a model is loaded"):
+        acrl("fit", "--config", config())
 
 
 def test_a_run_directory_that_cannot_be_made(config: Callable[..., Path], tmp_path: Path) -> None:

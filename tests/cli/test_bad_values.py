@@ -58,10 +58,10 @@ def test_group_size_1_is_legal_with_a_critic(config: Callable[..., Path]) -> Non
     assert "16 prompts × 1 = 16 completions" in result.out
 
 
-def test_prompts_instead_of_completions(config: Callable[..., Path]) -> None:
-    sizes = model("batch.completions_per_iteration", "null", "batch.prompts_per_iteration", 2)
-    result = acrl("fit", "--config", config(), *sizes, "--budget.iterations", 1)
-    assert result.code == 0 and "2 prompts × 4 = 8 completions" in result.out
+def test_null_on_the_command_line_is_null(parser: Parser) -> None:
+    argv = model("batch.completions_per_iteration", "null", "batch.prompts_per_iteration", "2")
+    given = parser.parse_args(["fit", "--config", GRPO, *map(str, argv)]).fit.model.init_args.batch
+    assert (given.completions_per_iteration, given.prompts_per_iteration) == (None, 2)
 
 
 @pytest.mark.parametrize(

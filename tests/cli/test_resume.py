@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import acrl, lasting, record, refused, rows
+from commands import Result, acrl, lasting, record, refused, rows
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from acrl.algorithms.base import RLModule
@@ -102,7 +102,7 @@ def test_a_signal_stops_at_the_iteration_s_end(
     arm: str, number: signal.Signals, config: Callable[..., Path], signalled: Callable
 ) -> None:
     algorithm, extra = ARMS[arm]
-    argv = ("fit", "--config", config(algorithm, extra), "--budget.iterations", 5, "--eval.every_completions", 48)
+    argv = ("fit", "--config", config(algorithm, extra), "--budget.iterations", 4, "--eval.every_completions", 48)
     undisturbed = acrl(*argv).run_dir
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     signalled(number, iteration=1)
@@ -126,6 +126,7 @@ def test_a_signal_stops_at_the_iteration_s_end(
     check_equal(run_dir, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_last_iteration_changes_nothing(config: Callable[..., Path], monkeypatch) -> None:
     original = RLModule.on_train_batch_end
 
@@ -156,6 +157,7 @@ def test_a_second_interrupt_stops_within_an_iteration(config: Callable[..., Path
     assert record(result.run_dir)["reason"] == "SIGINT within iteration 2"
 
 
+@pytest.mark.slow
 def test_a_finished_run_goes_on_with_a_larger_budget(config: Callable[..., Path]) -> None:
     run_dir = acrl("fit", "--config", config(), "--eval.every_completions", 16).run_dir
     first = lasting(run_dir)
@@ -194,8 +196,8 @@ def test_kill_9_at_a_random_moment(attempt: int, config: Callable[..., Path], tm
     check_equal(run_dir, undisturbed)
 
 
-def test_the_checkpoint_holds_no_reference(config: Callable[..., Path]) -> None:
-    run_dir = acrl("fit", "--config", config("GRPO"), "--budget.iterations", 1).run_dir
+def test_the_checkpoint_holds_no_reference(shipped_runs: dict[str, Result]) -> None:
+    run_dir = shipped_runs["grpo"].run_dir
     saved = torch.load(run_dir / "checkpoints/last.ckpt", weights_only=True)
     parameters = sum(tensor.numel() for tensor in saved["state_dict"].values())
     assert all(name.startswith("policy.") for name in saved["state_dict"])

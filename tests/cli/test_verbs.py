@@ -50,6 +50,7 @@ def test_accuracy_per_level(
     assert float(printed["eval/accuracy"]) == pytest.approx(mean, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_validate_a_checkpoint(config: Callable[..., Path]) -> None:
     argv = ("--eval.prompts", 48, "--eval.greedy_every", 1, "--model.optimizer.lr", 3e-3)
     run_dir = acrl("fit", "--config", config(), *argv).run_dir
