@@ -12,7 +12,7 @@ from acrl.algorithms.base import RLModule
 
 
 class BoundaryCheckpoint(ModelCheckpoint):
-    """Saves `checkpoints/last.ckpt` after each iteration that was evaluated or is the last."""
+    """Saves `checkpoints/last.ckpt` after each iteration with a greedy evaluation, and after the last."""
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__(
@@ -26,7 +26,7 @@ class BoundaryCheckpoint(ModelCheckpoint):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save where a resume point is due."""
         assert isinstance(pl_module, RLModule)
-        if pl_module.evaluated or trainer.should_stop:
+        if "eval/accuracy_greedy" in pl_module.row or trainer.should_stop:
             super().on_train_epoch_end(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
