@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import LambdaCallback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
@@ -28,7 +31,7 @@ from acrl.callbacks.signals import StopOnSignal
 from acrl.data.prompts import PromptData
 from acrl.errors import ConfigError
 from acrl.files import write_text
-from acrl.parser import VERBS, Parser, cause_of, in_full
+from acrl.parser import LINKED, VERBS, Parser, cause_of, in_full
 from acrl.plan import describe
 from acrl.quiet import silence_lightning
 from acrl.rewards import RewardSpec
@@ -71,6 +74,13 @@ class AcrlCLI(LightningCLI):
         parser.link_arguments("reward", "data.reward", apply_on="instantiate")
         parser.link_arguments("eval", "model.init_args.evaluation")
         parser.link_arguments("seed_everything", "model.init_args.seed")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Parse, and refuse a seed that numpy would not take."""
+        super().parse_arguments(parser, args)
+        seed = self.config[self.config.subcommand].seed_everything
+        if not 0 <= seed < 2**32:
+            raise ConfigError(f"seed_everything is {seed}; give a whole number from 0 to {2**32 - 1}.")
 
     def before_instantiate_classes(self) -> None:
         """Refuse trainer flags that would break an iteration, and groups of keys that are empty."""
@@ -143,7 +153,7 @@ class AcrlCLI(LightningCLI):
         """Train, from the newest checkpoint where the run is resumed, and print the run directory last."""
         checkpoint = None if self.resume is None else last_checkpoint(self.resume)
         try:
-            with self._weights_that_fit(checkpoint):
+            with _locked(self.run_dir), self._weights_that_fit(checkpoint):
                 self.trainer.fit(ckpt_path=checkpoint, weights_only=True, **kwargs)
         except SystemExit:  # how Lightning ends a run that a signal stopped within an iteration
             if self.model.interrupted is None:
@@ -194,6 +204,7 @@ def _listed(value: Any) -> list[Any]:
 def run(argv: list[str]) -> int:
     """Run a verb's command line and return the exit code."""
     silence_lightning()
+    _refuse_linked(argv)
     argv, resume = _take_resume(argv)
     with _command_line(argv):  # LightningCLI reads sys.argv, and warns where it is given arguments beside it
         cli = AcrlCLI(argv[0], resume)
@@ -218,7 +229,48 @@ def _take_resume(argv: list[str]) -> tuple[list[str], Path | None]:
     if argv[0] != "fit":
         raise ConfigError(f"--resume goes with fit, not with {argv[0]}.")
     last_checkpoint(known.resume)
+    for word in rest[1:]:
+        if word.startswith("-") and not word.startswith(("--budget", "--help", "-h", "--print_config")):
+            raise ConfigError(
+                f"--resume takes its values from {known.resume / 'config.yaml'}; only --budget.* may be given "
+                f"anew, not {word.partition('=')[0]}: the checkpoint belongs to the old value."
+            )
     return [rest[0], f"--config={known.resume / 'config.yaml'}", *rest[1:]], known.resume
+
+
+def _refuse_linked(argv: list[str]) -> None:
+    """Refuse the module's arguments that the command line sets from keys of its own: they would have no effect."""
+    given = [word.removeprefix("--").partition("=")[0] for word in argv if word.startswith("--model.")]
+    for flag, value in zip(argv, [*argv[1:], ""], strict=True):
+        name, _, path = flag.partition("=")
+        if name == "--config" and Path(path or value).is_file():
+            given += _model_keys(Path(path or value))
+    for key in given:
+        for linked, instead in LINKED.items():
+            if f"{key}.".replace(".init_args.", ".").startswith(f"{linked}."):
+                raise ConfigError(f"{key} has no effect here; give {instead}.")
+
+
+def _model_keys(path: Path) -> list[str]:
+    try:
+        model = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("model") or {}
+    except (yaml.YAMLError, AttributeError, UnicodeDecodeError):
+        return []  # the parser says what is wrong with the file
+    own = model.get("init_args") or model if isinstance(model, dict) else {}
+    return [f"model.{key}" for key in own]
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
+    """Hold the run directory: two processes in it would write into each other's record."""
+    lock = os.open(run_dir, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise ConfigError(f"{run_dir} is in use by another process; wait for it, or start a new run.") from error
+    finally:
+        os.close(lock)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ TIP = "`acrl VERB --help` lists the keys, `acrl VERB --model.help GRPO` an algor
 
 GROUPS = {"trainer": Trainer, "model": PPO, "data": PromptData, "reward": RewardSpec, "eval": Evaluation}
 GROUPS["budget"] = Budget
-LINKED = ("model.seed", "model.evaluation", "data.reward")  # set by seed_everything, eval and reward
+LINKED = {"model.seed": "seed_everything", "model.evaluation": "eval.*", "data.reward": "reward.*"}
 
 _TRUNCATION = (
     "training scores an answer under the whole distribution, so answers sampled from a part of it would make every "

@@ -7,7 +7,7 @@ import math
 from acrl.algorithms.base import RLModule
 from acrl.algorithms.presets import departures
 from acrl.callbacks.evaluation import START_SAMPLES
-from acrl.spec import BatchPlan, Budget, Evaluation
+from acrl.spec import KL, BatchPlan, Budget, Evaluation, Sampling
 
 
 def describe(module: RLModule, budget: Budget, evaluation: Evaluation) -> list[str]:
@@ -46,6 +46,14 @@ def notes(module: RLModule) -> list[str]:
         found.append("kl.estimator k1 in the loss has expected gradient 0 on-policy: it adds noise, and no pull.")
     if plan.prompts == 1 and module.credit.scale in ("batch_std", "batch_std_centred"):
         found.append(f"one group per iteration: credit.scale {module.credit.scale} is the group's own std.")
+    if module.kl.coef == 0 and (module.kl.estimator, module.kl.where) != (KL().estimator, KL().where):
+        found.append("kl.coef is 0, so kl.estimator and kl.where cannot act.")
+    sampling, usual = module.sampling, Sampling()
+    if sampling.groups == "all" and sampling.refill_rounds != usual.refill_rounds:
+        found.append("sampling.groups is all, so sampling.refill_rounds cannot act.")
+    penalty = (sampling.overlong_buffer, sampling.overlong_weight)
+    if sampling.overlong != "penalty" and penalty != (usual.overlong_buffer, usual.overlong_weight):
+        found.append("sampling.overlong is no penalty, so overlong_buffer and overlong_weight cannot act.")
     return found + module.idle_knobs()
 
 

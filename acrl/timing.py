@@ -41,7 +41,8 @@ class Clock:
 
     @spent.setter
     def spent(self, seconds: float) -> None:
-        self._spent = seconds - self.elapsed + self._phases["eval"]
+        self.restart()
+        self._spent = seconds
 
     def shift(self, seconds: float) -> None:
         """Take seconds that belong to no lap out of the current one's total."""

@@ -24,7 +24,7 @@ BUDGET = "give budget.completions, tokens, iterations or seconds"
 WHOLE = "an iteration always trains on its whole rollout"
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "max_epochs": ((None, -1), BUDGET),
+    "max_epochs": ((-1,), BUDGET),
     "min_epochs": ((None,), BUDGET),
     "max_steps": ((-1,), BUDGET),
     "min_steps": ((None,), BUDGET),
@@ -44,6 +44,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "num_nodes": ((1,), "this version trains on one device"),
     "enable_checkpointing": ((None, True), "a run could not be resumed"),
     "barebones": ((False,), "it would log nothing"),
+    "precision": (
+        (None, 32, 64, "32", "64", "32-true", "64-true", "bf16", "bf16-mixed"),
+        "weights in half precision lose small steps, and fp16's scaler overflows on purpose; give bf16-mixed",
+    ),
 }
 
 
@@ -51,7 +55,7 @@ def check_settings(trainer: Mapping[str, Any]) -> None:
     """Raise a ConfigError on the first trainer flag that would break an iteration or a run; it names what to give."""
     for flag, (legal, instead) in REFUSED.items():
         value = trainer.get(flag, legal[0])
-        if value not in legal:
+        if not any(value == ok and type(value) is type(ok) for ok in legal):  # 1 is one batch, 1.0 is all of them
             raise ConfigError(f"trainer.{flag} cannot be {value!r}: {instead}.")
 
 

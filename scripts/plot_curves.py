@@ -27,7 +27,11 @@ def curves(parent: Path, key: str) -> dict[str, list[Curve]]:
     """Return each algorithm's (completions, value) curves, one a run, below `parent`."""
     found: defaultdict[str, list[Curve]] = defaultdict(list)
     for record in sorted(parent.rglob("run.json")):
-        algorithm = json.loads(record.read_text())["algorithm"]
+        facts = json.loads(record.read_text())
+        if facts["status"] != "finished":
+            print(f"left out, {facts['status']}: {record.parent}")
+            continue
+        algorithm = facts["algorithm"]
         rows = [json.loads(line) for line in (record.parent / "metrics.jsonl").read_text().splitlines()]
         found[algorithm].append([(row["counter/completions"], row[key]) for row in rows if key in row])
     return found

@@ -55,13 +55,16 @@ def train(algorithm: str, seed: int, out: Path, extra: list[str]) -> Run:
     command = [sys.executable, "-m", "acrl.cli", "fit", "--config", f"configs/tiny/{CONFIGS[algorithm]}.yaml"]
     command += ["--seed_everything", str(seed), "--trainer.default_root_dir", str(parent), *extra]
     parent.mkdir(parents=True, exist_ok=True)
+    before = set(parent.glob("*/run.json"))
     with (parent / "log").open("w") as log:
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    runs = sorted(parent.glob("*/run.json"))
-    if not runs:
+    new = set(parent.glob("*/run.json")) - before  # an earlier command's run does not count
+    if len(new) != 1:
         return Run(algorithm, seed, "failed", [])
-    lines = (runs[-1].parent / "metrics.jsonl").read_text().splitlines()
-    return Run(algorithm, seed, json.loads(runs[-1].read_text())["status"], [json.loads(line) for line in lines])
+    record = new.pop()
+    metrics = record.parent / "metrics.jsonl"
+    lines = metrics.read_text().splitlines() if metrics.is_file() else []
+    return Run(algorithm, seed, json.loads(record.read_text())["status"], [json.loads(line) for line in lines])
 
 
 def table(runs: list[Run], single: bool) -> Table:

@@ -22,6 +22,7 @@ from acrl.algorithms.optimization import (
 )
 from acrl.algorithms.progress import Counters
 from acrl.data.prompts import EvalBatch, PromptData
+from acrl.errors import ConfigError
 from acrl.evaluation import Evaluator
 from acrl.functional import clipped_surrogate, kl_estimate
 from acrl.models.policy import TokenScores, load_policy, load_tokenizer, score_tokens
@@ -100,8 +101,21 @@ class RLModule(pl.LightningModule, ABC):
         if self.policy is None:
             self.policy = load_policy(self.policy_spec.path)
             self.policy.train()
+            self._check_positions()
             if self.kl.coef > 0:
                 self._reference = [load_policy(self.policy_spec.path).requires_grad_(False)]
+
+    def _check_positions(self) -> None:
+        config: Any = self._model.config
+        limit = getattr(config.get_text_config(), "max_position_embeddings", None)
+        sets = {} if self._trainer is None else self._data.sets
+        longest = max((len(ids) for found in sets.values() for ids in found.ids), default=0)
+        if limit is not None and longest + self.sampling.max_response_length > limit:
+            raise ConfigError(
+                f"the longest prompt has {longest} tokens and model.sampling.max_response_length is "
+                f"{self.sampling.max_response_length}, more than the {limit} positions of {self.policy_spec.path}; "
+                "lower the limit or drop long prompts."
+            )
 
     @property
     def reference(self) -> nn.Module | None:
@@ -168,6 +182,8 @@ class RLModule(pl.LightningModule, ABC):
         if batch.loss_mask.any():
             with self.clock.phase("score"), torch.no_grad(), self._precision():
                 batch = self.score(batch)
+            found = {name: getattr(batch, name) for name in ("old_logprobs", "ref_logprobs", "values", "bootstrap")}
+            check_finite(self._where, **{name: value for name, value in found.items() if value is not None})
             batch = self.assign_credit(batch)
             self.row = rollout_metrics(self.collected) | credit_metrics(batch)
         else:
@@ -305,8 +321,21 @@ class RLModule(pl.LightningModule, ABC):
         """Stop the update's clock; after the last micro-batch the row lacks only evaluation, times and memory."""
         self.clock.add("update", perf_counter() - self._batch_started)
         if self.trainer.is_last_batch:
+            self._check_whole(batch_idx + 1)
             self.counters.iterations += 1
             self.row |= self.step_metrics.compute() | self.counters.metrics()
+
+    def _check_whole(self, trained: int) -> None:
+        update = self.update
+        if update is None or not update.micro_batches:
+            return
+        planned = len(update.micro_batches), update.accumulate
+        if (trained, self.trainer.accumulate_grad_batches) != planned:
+            raise ConfigError(
+                f"iteration {self.counters.iterations + 1} trained on {trained} micro-batches, "
+                f"{self.trainer.accumulate_grad_batches} to an optimizer step, but {planned[0]} and {planned[1]} were "
+                "planned; a trainer flag or callback cuts iterations short: remove it."
+            )
 
     def evaluate(self, batches: list[EvalBatch], greedy: bool) -> dict[str, float]:
         """Return `eval/*` over the batches."""

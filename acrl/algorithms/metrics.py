@@ -33,11 +33,11 @@ class StepMetrics:
 
     def mean(self, key: str, value: Tensor | float, weight: Tensor | float = 1.0) -> None:
         """Count `value` into the weighted mean of `key`."""
-        self._get(key, MeanMetric).update(value, weight)
+        self._get(key, MeanMetric).update(_on_cpu(value), _on_cpu(weight))
 
     def maximum(self, key: str, value: Tensor | float) -> None:
         """Count `value` into the maximum of `key`."""
-        self._get(key, MaxMetric).update(value)
+        self._get(key, MaxMetric).update(_on_cpu(value))
 
     def policy(self, micro: MicroBatch, logprobs: Tensor, objective: Objective) -> None:
         """Count the ratios of one micro-batch."""
@@ -71,6 +71,10 @@ class StepMetrics:
         if key not in self.metrics:
             self.metrics[key] = kind().set_dtype(torch.float64)
         return self.metrics[key]
+
+
+def _on_cpu(value: Tensor | float) -> Tensor | float:
+    return value.detach().cpu() if isinstance(value, Tensor) else value
 
 
 def rollout_metrics(collected: Collected) -> dict[str, float]:
@@ -107,8 +111,6 @@ def credit_metrics(batch: RolloutBatch) -> dict[str, float]:
     """Return `advantage/*`, the scoring pass's `policy/*` and `critic/explained_variance` of the rows that train."""
     mask = batch.loss_mask
     assert batch.advantages is not None and batch.old_logprobs is not None and batch.entropy is not None
-    if not mask.any():
-        return {}
     advantages = batch.advantages[mask].double()
     values: dict[str, Any] = {
         "advantage/mean": advantages.mean(),
@@ -117,6 +119,8 @@ def credit_metrics(batch: RolloutBatch) -> dict[str, float]:
         "policy/entropy": masked_mean(batch.entropy, mask),
         "policy/token_probability_mean": masked_mean(batch.old_logprobs.exp(), mask),
     }
+    if batch.response_logprobs is not None:
+        values["policy/sampling_error"] = (batch.response_logprobs - batch.old_logprobs).abs()[mask].max()
     if batch.values is not None and batch.returns is not None:
         returns, residual = batch.returns[mask].double(), (batch.returns - batch.values)[mask].double()
         if len(returns) > 1:

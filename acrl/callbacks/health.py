@@ -9,15 +9,17 @@ from pytorch_lightning import Callback, Trainer
 from acrl.algorithms.base import RLModule
 
 PATIENCE = 3  # iterations in a row
+SAMPLING_ERROR = 0.1  # nats; float32 stays below 1e-4, bfloat16 below 5e-2
 
 
 class Health(Callback):
-    """Warns once a run where answers end at the cap and earn nothing, where no group has any variance, and where the
-    group filter left an iteration short."""
+    """Warns once a run where answers end at the cap and earn nothing, where no group has any variance, where the group
+    filter left an iteration short, and where sampling and scoring disagree."""
 
     def __init__(self) -> None:
         self.seen = {"truncated": 0, "constant": 0}
         self.short = False
+        self.off_policy = False
 
     def on_train_epoch_end(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Look at the iteration's row."""
@@ -28,6 +30,14 @@ class Health(Callback):
                 f"iteration {module.counters.iterations} trains on {module.plan.prompts - missing} of "
                 f"{module.plan.prompts} groups: after {module.sampling.refill_rounds} rounds the others were still all "
                 "right or all wrong. rollout/groups_missing counts them from here on."
+            )
+        error = module.row.get("policy/sampling_error", 0.0)
+        if error > SAMPLING_ERROR and not self.off_policy:
+            self.off_policy = True
+            _warn(
+                f"the log-prob of a sampled token differs by {error:.2g} between sampling and scoring in iteration "
+                f"{module.counters.iterations} (policy/sampling_error): the model decodes with its cache what it does "
+                "not compute without it, so every ratio is off. Is every layer's cache an attention cache?"
             )
         lowest, _ = trainer.datamodule.scorer.range  # type: ignore[attr-defined]
         if self._lasts("truncated", is_cut_off(module.row, lowest)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import resource
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ class RunRecord(Callback):
     def __init__(self, run_dir: Path, resumed: bool) -> None:
         self.run_dir = run_dir
         self.resumed = resumed
+        self.started = False
         self.old_events = list(run_dir.glob("events.out.tfevents.*"))
 
     def on_train_start(self, trainer: Trainer, module: RLModule) -> None:  # type: ignore[override]
         """Write the start policy's row, or take up a resumed run's record where its checkpoint left it."""
+        self.started = True
         write_record(self.run_dir, status="running", reason=None)
         if self.resumed:
             for row in cut_back(self.run_dir, module.counters.iterations):
@@ -64,7 +67,9 @@ class RunRecord(Callback):
             write_record(self.run_dir, status="finished", reason=None, ended=now())
 
     def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
-        """Record why the run broke off."""
+        """Record why the run broke off; a resume that was refused leaves the record as it was."""
+        if self.resumed and not self.started:
+            return
         status, reason = "failed", str(exception) or type(exception).__name__
         if isinstance(exception, Diverged):
             status = "diverged"
@@ -88,7 +93,8 @@ def peak_bytes(device: torch.device) -> float:
     """Return the peak memory so far: allocated on a GPU, the process's resident set on a CPU."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def _plain(value: float) -> float | int:

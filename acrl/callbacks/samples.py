@@ -25,7 +25,8 @@ class Samples(Callback):
         generated, batch, texts = collected.generated, collected.batch, collected.texts
         place = collected.kept.cumsum(0) - 1  # of a generated row among those that train
         lines = []
-        for n in range(min(self.per_iteration, len(generated))):
+        step = max(1, len(generated) // self.per_iteration)  # from different groups
+        for n in range(0, len(generated), step)[: self.per_iteration]:
             trains = bool(collected.kept[n]) and bool(generated.trains[n])
             advantage = float(batch.advantages[place[n], 0]) if trains and batch.advantages is not None else None
             sample = {

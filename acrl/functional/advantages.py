@@ -106,7 +106,7 @@ def group_advantages(rewards: Tensor, group_ids: Tensor, baseline: str, scale: s
 
 
 def scale_by_batch_std(advantages: Tensor, rewards: Tensor) -> Tensor:
-    """Token advantages divided by the std of the batch's raw rewards [N, T]; exactly 0 in a zero-variance batch.
+    """Token advantages divided by the std of the batch's rewards [N, T]; exactly 0 in a zero-variance batch.
 
     Formula: Aₙₜ / (σ_batch(r) + 1e-6). It is `batch_std` of `group_advantages` beside a critic, so that a critic and
     Lite PPO (2508.08221) can differ in the baseline alone.

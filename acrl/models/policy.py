@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from acrl.errors import ConfigError
 from acrl.rollout.batch import RolloutBatch
-from acrl.rollout.engine import at_least_float32, token_entropy
+from acrl.rollout.engine import at_least_float32, token_entropy, token_logprobs
 
 
 @dataclass
@@ -57,7 +57,10 @@ def load_tokenizer(path: str) -> Any:
     """
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(_directory(path))
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(_directory(path))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"model.policy.path {path!r} holds no tokenizer that can be read: {error}") from error
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"model.policy.path {path!r}: its tokenizer has no EOS token, so no answer could end.")
     if tokenizer.pad_token_id is None:
@@ -84,8 +87,7 @@ def score_tokens(
     width = batch.response_ids.shape[1]
     out = model(**model_inputs(batch), use_cache=False, logits_to_keep=width + 1, output_hidden_states=hidden)
     logits = at_least_float32(out.logits[:, :-1]) / temperature
-    chosen = logits.gather(-1, batch.response_ids[..., None]).squeeze(-1)
-    logprobs = torch.where(batch.response_mask, chosen - logits.logsumexp(dim=-1), 0.0)
+    logprobs = torch.where(batch.response_mask, token_logprobs(logits, batch.response_ids), 0.0)
     return TokenScores(
         logprobs,
         torch.where(batch.response_mask, token_entropy(logits.detach()), 0.0) if entropy else None,

@@ -63,14 +63,19 @@ class Reward:
         return sorted({column for function in self._functions for column in function.required_columns})
 
     def __call__(
-        self, prompts: Sequence[str], completions: Sequence[str], columns: Sequence[dict[str, Any]]
+        self,
+        prompts: Sequence[str],
+        completions: Sequence[str],
+        columns: Sequence[dict[str, Any]],
+        ids: Sequence[str] = (),
     ) -> RewardResult:
-        """Rewards of `completions`; `columns[i]` holds the other columns of the data row behind completion i.
+        """Rewards of `completions`; `columns[i]` holds the other columns of the data row behind completion i, and
+        `ids[i]`, where given, names that row in errors.
 
         Raises: RewardError when a function raises, returns the wrong number of results or something that is not a
         finite number, or when no function applies to a row. ValueError when the three arguments differ in length.
         """
-        batch = _Batch.of(prompts, completions, columns)
+        batch = _Batch.of(prompts, completions, columns, ids)
         scores = [_score(function, batch) for function in self._functions]
         return RewardResult(
             total=[self._total(batch, row, [of_function[row] for of_function in scores]) for row in range(len(batch))],
@@ -101,20 +106,24 @@ class _Batch:
     prompts: list[str]
     completions: list[str]
     columns: dict[str, list[Any]]
+    ids: list[str]
 
     @classmethod
-    def of(cls, prompts: Sequence[str], completions: Sequence[str], rows: Sequence[dict[str, Any]]) -> "_Batch":
+    def of(
+        cls, prompts: Sequence[str], completions: Sequence[str], rows: Sequence[dict[str, Any]], ids: Sequence[str]
+    ) -> "_Batch":
         if not len(prompts) == len(completions) == len(rows):
             raise ValueError(f"{len(prompts)} prompts, {len(completions)} completions, {len(rows)} rows of columns")
         keys = dict.fromkeys(key for row in rows for key in row)
-        return cls(list(prompts), list(completions), {key: [row.get(key) for row in rows] for key in keys})
+        columns = {key: [row.get(key) for row in rows] for key in keys}
+        return cls(list(prompts), list(completions), columns, list(ids))
 
     def __len__(self) -> int:
         return len(self.prompts)
 
     def row(self, row: int) -> "_Batch":
         columns = {key: [values[row]] for key, values in self.columns.items()}
-        return _Batch([self.prompts[row]], [self.completions[row]], columns)
+        return _Batch([self.prompts[row]], [self.completions[row]], columns, self.ids[row : row + 1])
 
     def call(self, function: LoadedFunction) -> object:
         """What the function returns. It gets lists of its own; where a column and one of its kwargs share a name, the
@@ -126,6 +135,8 @@ class _Batch:
         """The error for one row, or for all of them together (None), where the first stands for the rest."""
         together = row is None and len(self) > 1
         where = f"rows 0 to {len(self) - 1}" if together else f"row {row or 0} of {len(self)}"
+        if self.ids and not together:
+            where += f" ({self.ids[row or 0]})"
         return RewardError(
             f"{who}, {where} in the batch: {problem}\n"
             f"  value: {excerpt(value)}\n"

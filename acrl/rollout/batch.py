@@ -35,7 +35,8 @@ class RolloutBatch:
     accuracy: Tensor  # [N] 1 right, 0 wrong, by the verifier; before penalty and scale
     penalty: Tensor  # [N] the overlong penalty within rewards, ≤ 0
     trains: Tensor  # [N] bool, False for a truncated answer under the overlong filter
-    old_logprobs: Tensor | None = None  # [N, T] of the policy that sampled, at temperature τ
+    response_logprobs: Tensor | None = None  # [N, T] as the engine sampled them
+    old_logprobs: Tensor | None = None  # [N, T] of the same policy and temperature τ, by the function that trains
     entropy: Tensor | None = None  # [N, T] of that policy's next-token distribution, nats
     ref_logprobs: Tensor | None = None  # [N, T]
     values: Tensor | None = None  # [N, T]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -132,6 +131,7 @@ class Collector:
             accuracy=zeros,
             penalty=zeros,
             trains=trains,
+            response_logprobs=generation.logprobs,
         )
 
     def _rewarded(self, batch: RolloutBatch, indices: list[int], texts: Texts) -> RolloutBatch:
@@ -162,5 +162,5 @@ def completions_of(answers: RolloutBatch | Generation, decode: Callable[[Tensor]
 
 def score(reward: Reward, prompts: PromptSet, indices: list[int], completions: list[str]) -> RewardResult:
     """Return the rewards of completions of the prompts at `indices`."""
-    columns: list[dict[str, Any]] = [prompts.rows[i].columns for i in indices]
-    return reward([prompts.rows[i].prompt for i in indices], completions, columns)
+    rows = [prompts.rows[i] for i in indices]
+    return reward([row.prompt for row in rows], completions, [row.columns for row in rows], [row.id for row in rows])

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 @dataclass
 class Generation:
-    """n answers. `truncated` means no EOS within the cap; `entropy` is None unless asked for."""
+    """n answers. `truncated` means no EOS within the cap; an engine may know neither log-probs nor entropies."""
 
     response_ids: Tensor  # [n, T] right-padded with pad_id
     response_mask: Tensor  # [n, T] bool, the EOS included
     truncated: Tensor  # [n] bool
+    logprobs: Tensor | None = None  # [n, T] of the chosen tokens in the distribution sampled from; τ = 1 where greedy
     entropy: Tensor | None = None  # [n, T] nats, of the distribution sampled from
 
 
@@ -65,6 +66,7 @@ def generate(
     n, device = prompt_ids.shape[0], prompt_ids.device
     response_ids = torch.full((n, max_response_length), pad_id, dtype=prompt_ids.dtype, device=device)
     response_mask = torch.zeros((n, max_response_length), dtype=torch.bool, device=device)
+    logprobs = torch.zeros((n, max_response_length), dtype=torch.float64, device=device)
     entropy = torch.zeros((n, max_response_length), device=device) if with_entropy else None
     ended = torch.zeros(n, dtype=torch.bool, device=device)
     live = torch.arange(n, device=device)  # the rows still in the model's batch
@@ -88,8 +90,9 @@ def generate(
             rows = live[running]
             response_ids[rows, t] = chosen[running]
             response_mask[rows, t] = True
+            logprobs[rows, t] = token_logprobs(logits, chosen)[running].double()
             if entropy is not None:
-                entropy[rows, t] = token_entropy(logits)[running]
+                entropy[rows, t] = token_entropy(logits)[running].float()
             ended[rows] = torch.isin(chosen[running], eos_ids)
             left = int((~ended).sum())
             if left == 0 or t + 1 == max_response_length:
@@ -106,6 +109,7 @@ def generate(
         response_ids[:, :width],
         response_mask[:, :width],
         truncated=~ended,
+        logprobs=logprobs[:, :width],
         entropy=None if entropy is None else entropy[:, :width],
     )
 
@@ -113,6 +117,11 @@ def generate(
 def at_least_float32(x: Tensor) -> Tensor:
     """Return x in float32, or in float64 where it is that already: bf16 log-softmax errs by more than a clip range."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def token_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Return log softmax(logits) at `tokens`, [...] from [..., V]."""
+    return logits.gather(-1, tokens[..., None]).squeeze(-1) - logits.logsumexp(dim=-1)
 
 
 def token_entropy(logits: Tensor) -> Tensor:

@@ -50,8 +50,8 @@ class Sampler:
                 self.tokenizer.pad_token_id,
                 with_entropy,
             )
-        entropy = None if out.entropy is None else out.entropy.cpu()
-        return Generation(out.response_ids.cpu(), out.response_mask.cpu(), out.truncated.cpu(), entropy)
+        found: dict[str, Any] = {name: None if value is None else value.cpu() for name, value in vars(out).items()}
+        return Generation(**found)
 
     def decode(self, ids: Tensor) -> str:
         """Return the text of response ids, special tokens left out."""

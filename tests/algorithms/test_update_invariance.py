@@ -51,6 +51,7 @@ def wider_padding(monkeypatch):
             "prompt_mask": (3, 0, 0),
             "response_ids": (0, 2, 7),
             "response_mask": (0, 2, 0),
+            "response_logprobs": (0, 2, 0),
         }
         collected.batch = replace(
             collected.batch,

@@ -156,6 +156,7 @@ ILLEGAL = {
     "num_nodes": 2,
     "enable_checkpointing": "false",
     "barebones": "true",
+    "precision": "16-mixed",
 }
 
 
@@ -167,6 +168,29 @@ def test_trainer_flags_that_would_break_an_iteration(parser: Parser) -> None:
         with pytest.raises(ConfigError) as error:
             check_settings({flag: given[flag]})
         assert f"trainer.{flag} cannot be" in str(error.value) and instead in str(error.value)
+
+
+def test_one_train_batch_is_not_all_of_them(parser: Parser) -> None:
+    given = parser.parse_args(["fit", "--config", GRPO, "--trainer.limit_train_batches", "1"]).fit.trainer
+    with pytest.raises(ConfigError, match="limit_train_batches cannot be 1"):
+        check_settings(given)
+
+
+@pytest.mark.parametrize("key", ["model.seed", "model.evaluation.prompts"])
+def test_keys_that_others_set(key: str, config: Callable[..., Path]) -> None:
+    refused(acrl("fit", "--config", config(), f"--{key}", 9), key, "has no effect here")
+    name = key.removeprefix("model.").partition(".")[0]
+    own = f"    {name}: " + ("9" if name == "seed" else "{prompts: 9}") + "\n"
+    refused(acrl("fit", "--config", config("GRPO", own)), f"model.{name}", "has no effect here")
+
+
+def test_a_seed_below_0(config: Callable[..., Path]) -> None:
+    refused(acrl("fit", "--config", config(), "--seed_everything", -1), "seed_everything is -1", "from 0 to")
+
+
+def test_answers_that_outgrow_the_model_s_positions(config: Callable[..., Path]) -> None:
+    argv = ("fit", "--config", config(), "--model.sampling.max_response_length", 120)
+    refused(acrl(*argv), "model.sampling.max_response_length is 120", "128 positions")
 
 
 def test_trainer_flags_as_they_are_by_default_can_be_given(parser: Parser) -> None:

@@ -53,7 +53,7 @@ def test_a_poisoned_weight(config: Callable[..., Path], after_one_iteration: Cal
     result = acrl("fit", "--config", config("GRPO"), "--budget.iterations", 5, "--eval.every_completions", 999)
     found = record(result.run_dir)
     assert (result.code, found["status"]) == (3, "diverged")
-    assert re.match("non-finite log-?probs in iteration 2, optimizer step 3", found["reason"])
+    assert re.match("non-finite old_logprobs in iteration 2, optimizer step 3", found["reason"])
     assert [row["counter/iterations"] for row in rows(result.run_dir)] == [0, 1]
 
 

@@ -25,7 +25,7 @@ class Judge:
     def __init__(self, low=0.0, high=1.0):
         self.range = (low, high)
 
-    def __call__(self, prompts, completions, columns):
+    def __call__(self, prompts, completions, columns, ids):
         right = {"right": lambda n: 1.0, "wrong": lambda n: 0.0, "mixed": lambda n: float(n % 2)}
         accuracy = [right[prompt](n) for n, prompt in enumerate(prompts)]
         low, high = self.range
