@@ -8,6 +8,7 @@ import math
 import re
 import unicodedata
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from acrl.errors import DataError, excerpt
@@ -35,9 +36,10 @@ def numeric(prompts: list[str], completions: list[str], answer: list[Any], **col
     """
     results = []
     for row, (completion, gold) in enumerate(zip(completions, answer, strict=True)):
-        if reason := check_gold(gold):
-            raise DataError(f"row {row}: answer is {excerpt(gold)}; {reason}")
-        score = float(read_number(completion) == _read_gold(gold))
+        expected = _read_gold(gold)
+        if expected is None:
+            raise DataError(f"row {row}: answer is {excerpt(gold)}; {check_gold(gold)}")
+        score = float(read_number(completion) == expected)
         results.append({"score": score, "acc": score})
     return results
 
@@ -63,6 +65,11 @@ def read_number(text: str) -> Fraction | None:
     candidate = text[max(ends, default=0) :].strip()
     if len(candidate) > LONGEST:  # before normalisation, which is quadratic in long runs of combining characters
         return None
+    return _rational(candidate)
+
+
+@lru_cache(maxsize=4096)  # golds and answers recur; candidates are short
+def _rational(candidate: str) -> Fraction | None:
     candidate = _plain(candidate)
     if not _NUMBER.fullmatch(candidate):
         return None

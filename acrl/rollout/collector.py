@@ -56,7 +56,7 @@ class Collector:
         self,
         prompts: PromptSet,
         reward: Reward,
-        decode: Callable[[Tensor], str],
+        decode: Callable[[list[int]], str],
         generate: Generate,
         sampling: Sampling,
         plan: BatchPlan,
@@ -155,9 +155,10 @@ class Collector:
         return replace(batch, rewards=total + penalty, accuracy=accuracy, penalty=penalty)
 
 
-def completions_of(answers: RolloutBatch | Generation, decode: Callable[[Tensor], str]) -> list[str]:
+def completions_of(answers: RolloutBatch | Generation, decode: Callable[[list[int]], str]) -> list[str]:
     """Return the answers' texts, special tokens left out."""
-    return [decode(ids[mask]) for ids, mask in zip(answers.response_ids, answers.response_mask, strict=True)]
+    lengths = answers.response_mask.sum(dim=1).tolist()
+    return [decode(ids[:n]) for ids, n in zip(answers.response_ids.tolist(), lengths, strict=True)]
 
 
 def score(reward: Reward, prompts: PromptSet, indices: list[int], completions: list[str]) -> RewardResult:

@@ -53,6 +53,6 @@ class Sampler:
         found: dict[str, Any] = {name: None if value is None else value.cpu() for name, value in vars(out).items()}
         return Generation(**found)
 
-    def decode(self, ids: Tensor) -> str:
+    def decode(self, ids: list[int]) -> str:
         """Return the text of response ids, special tokens left out."""
         return self.tokenizer.decode(ids, skip_special_tokens=True)
