@@ -69,7 +69,7 @@ class StepMetrics:
 
     def _get(self, key: str, kind: type[Metric]) -> Metric:
         if key not in self.metrics:
-            self.metrics[key] = kind(nan_strategy="disable").set_dtype(torch.float64)  # a NaN stops the run elsewhere
+            self.metrics[key] = kind().set_dtype(torch.float64)
         return self.metrics[key]
 
 
