@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import fcntl
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pytorch_lightning import Callback, Trainer
 from pytorch_lightning.callbacks import LambdaCallback
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
@@ -28,10 +24,11 @@ from acrl.callbacks.progress import RunProgress
 from acrl.callbacks.record import Events, RunRecord
 from acrl.callbacks.samples import Samples
 from acrl.callbacks.signals import StopOnSignal
+from acrl.command_line import command_line, locked, refuse_linked, take_resume
 from acrl.data.prompts import PromptData
 from acrl.errors import ConfigError
 from acrl.files import write_text
-from acrl.parser import LINKED, VERBS, Parser, cause_of, in_full
+from acrl.parser import VERBS, Parser, cause_of, in_full
 from acrl.plan import describe
 from acrl.quiet import silence_lightning
 from acrl.rewards import RewardSpec
@@ -153,7 +150,7 @@ class AcrlCLI(LightningCLI):
         """Train, from the newest checkpoint where the run is resumed, and print the run directory last."""
         checkpoint = None if self.resume is None else last_checkpoint(self.resume)
         try:
-            with _locked(self.run_dir), self._weights_that_fit(checkpoint):
+            with locked(self.run_dir), self._weights_that_fit(checkpoint):
                 self.trainer.fit(ckpt_path=checkpoint, weights_only=True, **kwargs)
         except SystemExit:  # how Lightning ends a run that a signal stopped within an iteration
             if self.model.interrupted is None:
@@ -204,9 +201,9 @@ def _listed(value: Any) -> list[Any]:
 def run(argv: list[str]) -> int:
     """Run a verb's command line and return the exit code."""
     silence_lightning()
-    _refuse_linked(argv)
-    argv, resume = _take_resume(argv)
-    with _command_line(argv):  # LightningCLI reads sys.argv, and warns where it is given arguments beside it
+    refuse_linked(argv)
+    argv, resume = take_resume(argv)
+    with command_line(argv):  # LightningCLI reads sys.argv, and warns where it is given arguments beside it
         cli = AcrlCLI(argv[0], resume)
     if cli.verb != "fit" or cli.model.interrupted is None:
         return 0
@@ -214,70 +211,3 @@ def run(argv: list[str]) -> int:
     further = f"go on with: acrl fit --resume {cli.run_dir}" if saved else "nothing was saved yet"
     print(f"acrl: {cli.model.interrupted}; {further}", file=sys.stderr)
     return 128 + (cli.signals.received or 0)
-
-
-def _take_resume(argv: list[str]) -> tuple[list[str], Path | None]:
-    """Return the command line with `--resume RUN` turned into that run's config, and RUN."""
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    own.add_argument("--resume", type=Path, metavar="RUN_DIR")
-    try:
-        known, rest = own.parse_known_args(argv)
-    except argparse.ArgumentError as error:
-        raise ConfigError(f"--resume takes a run directory: acrl fit --resume runs/RUN ({error.message}).") from error
-    if known.resume is None:
-        return argv, None
-    if argv[0] != "fit":
-        raise ConfigError(f"--resume goes with fit, not with {argv[0]}.")
-    last_checkpoint(known.resume)
-    for word in rest[1:]:
-        if word.startswith("-") and not word.startswith(("--budget", "--help", "-h", "--print_config")):
-            raise ConfigError(
-                f"--resume takes its values from {known.resume / 'config.yaml'}; only --budget.* may be given "
-                f"anew, not {word.partition('=')[0]}: the checkpoint belongs to the old value."
-            )
-    return [rest[0], f"--config={known.resume / 'config.yaml'}", *rest[1:]], known.resume
-
-
-def _refuse_linked(argv: list[str]) -> None:
-    """Refuse the module's arguments that the command line sets from keys of its own: they would have no effect."""
-    given = [word.removeprefix("--").partition("=")[0] for word in argv if word.startswith("--model.")]
-    for flag, value in zip(argv, [*argv[1:], ""], strict=True):
-        name, _, path = flag.partition("=")
-        if name == "--config" and Path(path or value).is_file():
-            given += _model_keys(Path(path or value))
-    for key in given:
-        for linked, instead in LINKED.items():
-            if f"{key}.".replace(".init_args.", ".").startswith(f"{linked}."):
-                raise ConfigError(f"{key} has no effect here; give {instead}.")
-
-
-def _model_keys(path: Path) -> list[str]:
-    try:
-        model = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("model") or {}
-    except (yaml.YAMLError, AttributeError, UnicodeDecodeError):
-        return []  # the parser says what is wrong with the file
-    own = model.get("init_args") or model if isinstance(model, dict) else {}
-    return [f"model.{key}" for key in own]
-
-
-@contextmanager
-def _locked(run_dir: Path) -> Iterator[None]:
-    """Hold the run directory: two processes in it would write into each other's record."""
-    lock = os.open(run_dir, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise ConfigError(f"{run_dir} is in use by another process; wait for it, or start a new run.") from error
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _command_line(argv: list[str]) -> Iterator[None]:
-    before = sys.argv
-    sys.argv = ["acrl", *argv]
-    try:
-        yield
-    finally:
-        sys.argv = before

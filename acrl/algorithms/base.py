@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
+from acrl.algorithms.counters import Counters
 from acrl.algorithms.metrics import StepMetrics, credit_metrics, rollout_metrics
 from acrl.algorithms.optimization import (
     build_optimizer,
@@ -20,7 +21,6 @@ from acrl.algorithms.optimization import (
     schedule_factor,
     set_learning_rates,
 )
-from acrl.algorithms.progress import Counters
 from acrl.data.prompts import EvalBatch, PromptData
 from acrl.errors import ConfigError
 from acrl.evaluation import Evaluator

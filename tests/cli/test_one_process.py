@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from acrl.command_line import locked
 from acrl.errors import ConfigError
-from acrl.lightning_cli import _locked
 from acrl.timing import Clock
 
 
 def test_a_run_directory_is_held_by_one(tmp_path: Path) -> None:
-    with _locked(tmp_path), pytest.raises(ConfigError, match="in use by another process"), _locked(tmp_path):
+    with locked(tmp_path), pytest.raises(ConfigError, match="in use by another process"), locked(tmp_path):
         pass
-    with _locked(tmp_path):
+    with locked(tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 

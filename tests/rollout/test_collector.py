@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from acrl.algorithms.counters import Counters
 from acrl.algorithms.metrics import rollout_metrics
-from acrl.algorithms.progress import Counters
 from acrl.data.prompts import PromptSet
 from acrl.data.rows import Row
 from acrl.rewards import RewardResult
