@@ -66,10 +66,11 @@ def locked(run_dir: Path) -> Iterator[None]:
     """Hold the run directory: two processes in it would write into each other's record."""
     lock = os.open(run_dir, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"{run_dir} is in use by another process; wait for it, or start a new run.") from error
         yield
-    except BlockingIOError as error:
-        raise ConfigError(f"{run_dir} is in use by another process; wait for it, or start a new run.") from error
     finally:
         os.close(lock)
 
