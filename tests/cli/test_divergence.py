@@ -81,7 +81,11 @@ def test_a_signal_before_anything_is_saved(
         return original(self)
 
     monkeypatch.setattr(RLModule, "next_update", send)
-    result = acrl("fit", "--config", config("GRPO"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background starts without it
+    try:
+        result = acrl("fit", "--config", config("GRPO"))
+    finally:
+        signal.signal(signal.SIGINT, before)
     found = record(result.run_dir)
     assert (result.code, found["status"]) == (128 + number, "interrupted")
     assert found["reason"] == f"{number.name} within iteration 1"
